@@ -1,0 +1,26 @@
+"""Crash-safe AI pipelines for Apache Airflow. The public names are imported when they are first used."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from airflow_aiflow.exceptions import EffectNotAppliedError as EffectNotAppliedError
+
+__version__ = "0.1.0"
+
+#: Public name -> module. Lazy, so that a DAG file pays for nothing that it does not use.
+_HOMES = {
+    "EffectNotAppliedError": "exceptions",
+}
+
+__all__ = ["EffectNotAppliedError"]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{home}"), name)

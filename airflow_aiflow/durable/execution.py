@@ -1,0 +1,67 @@
+"""The states of an execution, what the ledger says of one before a take-over, and what a take-over gives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from airflow_aiflow.durable.attempt import Counters, Owner
+from airflow_aiflow.durable.sign import Sign
+
+
+class ExecutionState(StrEnum):
+    """Name the states; a killed attempt leaves ``running`` with a lapsed lease."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"  # the code's own error
+    CANCELLED = "cancelled"
+
+    @property
+    def finished(self) -> bool:
+        """Whether the state carries a ``finished_at``."""
+        return self in (ExecutionState.SUCCEEDED, ExecutionState.FAILED, ExecutionState.CANCELLED)
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Hold the time-bound right to work: the row it stands on and the fencing token that every start checks."""
+
+    execution_pk: int
+    fence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Tell what the ledger knows of an execution before somebody takes it over; times are the database's."""
+
+    execution_pk: int
+    fence: int
+    generation: int
+    state: ExecutionState
+    counters: Counters
+    owner: Owner
+    #: Seconds until the current lease lapses; zero or less: lapsed or let go.
+    lease_left: float
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Tell what a take-over gave."""
+
+    lease: Lease
+    generation: int
+    sign: Sign
+    #: The running number of this attempt of the execution, from 1: what people read as "attempt 3".
+    number: int
+    prior_lease_until: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """Tell what a heartbeat found: is the lease still ours, and does a newcomer ask for it."""
+
+    held: bool
+    wanted: bool

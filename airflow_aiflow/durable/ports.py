@@ -1,0 +1,203 @@
+"""
+What the flow needs from outside: ledger, artifact store, clock, host.
+
+Each protocol has two real implementations. "Can't be read" is never "is not there": a method that can't reach its
+backend raises ``LedgerUnavailableError`` or ``ArtifactUnavailableError``; ``None`` and empty mean that it looked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import BinaryIO, Protocol
+from uuid import UUID
+
+from airflow_aiflow.durable.attempt import Attempt
+from airflow_aiflow.durable.effect import Answer, Decision, EffectRecord, IntentWrite, Outcome, Settled
+from airflow_aiflow.durable.execution import Beat, ExecutionState, Lease, Standing, Taken
+from airflow_aiflow.durable.identity import EffectId, ExecutionId
+from airflow_aiflow.durable.record import Batch, StepRecord, Stored
+from airflow_aiflow.durable.sign import Sign
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """Hold what an attempt replays from: the steps of its generation and the effects that its execution wrote last."""
+
+    steps: Sequence[StepRecord]
+    effects: Sequence[EffectRecord]
+
+
+class Ledger(Protocol):
+    """
+    The only source of truth. Safe for use from several threads. Every method is one statement and one commit, and may
+    be repeated after a lost acknowledgement with the same effect as once.
+
+    Any method raises ``LedgerUnavailableError`` where the database can't be asked (the statement may or may not have
+    been carried out) and ``LedgerSchemaError`` where the tables are not the ones that this code knows.
+    """
+
+    def check(self) -> None:
+        """
+        Compare the schema's version with the code's.
+
+        :raises LedgerSchemaError: if it is missing, older or newer.
+        """
+
+    def standing(self, execution: ExecutionId) -> Standing | None:
+        """Tell how an execution stands; ``None``: nobody ever took it."""
+
+    def take_over(
+        self, attempt: Attempt, *, sign: Sign, seen: int | None, new_generation: bool, ttl: float
+    ) -> Taken | None:
+        """
+        Raise the fence, set the lease, write the attempt and settle a requeue mark, in one statement.
+
+        :param attempt: who takes over.
+        :param sign: computed on the row with fence ``seen``; stored with the attempt.
+        :param seen: the fence of the ``Standing`` on which the sign was computed; ``None``: no row was there.
+        :param new_generation: whether the generation grows by one.
+        :param ttl: seconds of the lease.
+        :return: ``None`` where the fence has moved meanwhile: look again.
+        """
+
+    def want(self, execution_pk: int, fence: int, newcomer: UUID) -> bool:
+        """
+        Ask the live owner for the lease.
+
+        :return: whether that fence still holds a lease row.
+        """
+
+    def recorded(self, lease: Lease, generation: int) -> Recorded:
+        """Read, in one query, everything to replay from. Called once, after the take-over has committed."""
+
+    def beat(self, lease: Lease, *, ttl: float, idle: float, step: str | None) -> Beat:
+        """
+        Renew the lease and carry the progress.
+
+        :param idle: seconds since the attempt last made progress.
+        :param step: the name of the unit in hand.
+        """
+
+    def let_go(self, lease: Lease) -> None:
+        """End the lease now, where it is still ours."""
+
+    def record(self, lease: Lease, generation: int, batch: Batch) -> list[StepRecord | None]:
+        """
+        Write steps and events in one commit. Steps count from any fence; events only from the current one.
+
+        :return: for each step ``None`` where it was written, else the record that was there first.
+        """
+
+    def intend(self, lease: Lease, intent: IntentWrite) -> Answer:
+        """Write an intent under the locked fence. ``Intended`` also where the very same intent_id is there already."""
+
+    def settle(self, intent_id: UUID, outcome: Outcome, *, result: Stored | None, seal: bytes | None = None) -> Settled:
+        """
+        Record an intent's outcome; never refused. A second outcome of one intent changes nothing.
+
+        :param result: the encoded result of a success.
+        """
+
+    def doubt(self, lease: Lease, intent_id: UUID) -> bool:
+        """Move ``intended`` to ``in_doubt`` under our live lease, where that intent is the current one and not live."""
+
+    def decide(self, lease: Lease, intent_id: UUID, decision: Decision, *, by: str) -> bool:
+        """
+        Apply an attempt's own decision (by policy or by asking the target) to the effect in doubt whose current intent
+        this is. A compare-and-set: the first wins.
+
+        :param by: who or what decided.
+        """
+
+    def effect(self, effect: EffectId) -> EffectRecord | None:
+        """Read one effect; ``None``: never intended."""
+
+    def finish(self, lease: Lease, state: ExecutionState, *, result: Stored | None, seal: bytes | None = None) -> bool:
+        """
+        Write an attempt's end and give the lease back, where the fence is still ours.
+
+        :param state: ``succeeded``, ``failed`` or ``paused``.
+        :return: whether the fence was ours.
+        """
+
+    def heard(self, lease: Lease) -> bool:
+        """Note that Airflow knows of the success, where the fence is still ours."""
+
+    def close(self) -> None:
+        """Give the connections back."""
+
+
+class ArtifactStore(Protocol):
+    """
+    Immutable bytes by content hash. Putting the same bytes twice is one object. Reads verify the hash.
+
+    Raises ``ArtifactUnavailableError`` where the store can't be asked, ``ArtifactMissingError`` where the object is not
+    there, ``ArtifactDamagedError`` where its bytes do not hash to its address.
+    """
+
+    def put_value(self, data: bytes) -> bytes:
+        """
+        Store an encoded value, compressed.
+
+        :return: the SHA-256 (32 bytes) of the plain bytes.
+        """
+
+    def get_value(self, sha256: bytes) -> bytes:
+        """Read an encoded value back and verify it."""
+
+    def put_file(self, stream: BinaryIO, *, media_type: str) -> tuple[bytes, int]:
+        """
+        Store bytes as given, so that links and ranges work; a stream that can't seek is spooled first.
+
+        :return: (SHA-256, size in bytes).
+        """
+
+    def open_file(self, sha256: bytes) -> BinaryIO:
+        """Open a stored file for reading; the hash is verified at the end of the stream."""
+
+    def uri(self, sha256: bytes) -> str:
+        """Give the ``s3://`` address of a stored file."""
+
+    def url(self, sha256: bytes, *, expires: float, name: str | None = None, media_type: str | None = None) -> str:
+        """
+        Give a link that works for a while without a log-in.
+
+        :param expires: seconds.
+        """
+
+
+class Clock(Protocol):
+    """Time, injected, so that no test sleeps."""
+
+    def monotonic(self) -> float:
+        """Give seconds since boot, time asleep included."""
+
+    def now(self) -> datetime:
+        """Give the wall clock, UTC; for people to read."""
+
+    def wait(self, seconds: float, *, until: Callable[[], bool] | None = None) -> bool:
+        """
+        Wait.
+
+        :param seconds: at most this long.
+        :param until: polled meanwhile; waiting ends when it is true.
+        :return: whether ``until`` became true.
+        """
+
+
+class Host(Protocol):
+    """What runs the task: Airflow, or the testing host."""
+
+    def log(self, line: str, *, warning: bool = False) -> None:
+        """Write one line of the task log."""
+
+    def is_secret(self, text: str) -> bool:
+        """Say whether a text is, or holds, a secret that the host's masker knows."""
+
+    def redact(self, text: str) -> str:
+        """Mask the secrets in a text for people."""
+
+    def end_process(self, why: str) -> None:
+        """End this process now: called by the watchdog of a superseded attempt, from a thread. May not return."""

@@ -1,0 +1,82 @@
+"""
+What is written down: payloads, steps, events.
+
+A record's payload is the encoded value itself up to ``inline_limit``, above it the address of an artifact that was
+stored *before* the row that names it is committed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """
+    Hold an encoded value as the ledger keeps it: exactly one of the two is set.
+
+    :param inline: the encoded bytes.
+    :param sha256: the address (32 bytes) of the artifact that holds the encoded bytes.
+    """
+
+    inline: bytes | None = None
+    sha256: bytes | None = None
+
+    def __post_init__(self) -> None:
+        if (self.inline is None) == (self.sha256 is None):
+            raise ValueError("a stored payload is either inline or an artifact")
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Hold what a model call cost; ``cost`` is in US dollars and ``None`` where the price is unknown."""
+
+    model: str | None = None
+    response_id: str | None = None
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cost: Decimal | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepRecord:
+    """Hold a recorded step as it is written and read."""
+
+    step_key: bytes
+    kind: str  # "step", "llm" or "item"
+    name: str
+    unit: str
+    fingerprint: bytes
+    occurrence: int
+    fence: int
+    result: Stored
+    seal: bytes
+    #: The worker's clock, UTC: for people to read, never compared.
+    ended_at: datetime
+    duration_ms: float
+    usage: Usage | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EventRecord:
+    """Hold an event of an attempt; ``data`` is an encoded payload. The sequence number is given at the commit."""
+
+    kind: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """
+    Hold what one commit writes: steps and events, in order.
+
+    :param steps: results that count whoever brings them; an address that exists already keeps its first result.
+    :param events: written only while the lease's fence is the current one.
+    :param first_seq: the sequence number of the first event; the rest follow without a hole.
+    """
+
+    steps: tuple[StepRecord, ...] = ()
+    events: tuple[EventRecord, ...] = ()
+    first_seq: int = field(default=1)

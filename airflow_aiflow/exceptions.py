@@ -1,0 +1,207 @@
+"""
+The whole error tree.
+
+One root, one suffix. ``retryable`` says whether a new attempt of the same task can help without a person. Control-flow
+signals (an attempt that was superseded, a task that gives its slot back) are no errors and derive from
+``BaseException``, so that ``except Exception`` in an author's code can't swallow them.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class AiflowError(Exception):
+    """Be the root of every error that this package raises."""
+
+    #: Whether running the same task again can help without anyone changing anything.
+    retryable: ClassVar[bool] = False
+
+
+class AiflowConfigError(AiflowError):
+    """Say that a connection, an option or a setting is missing or wrong; the message names it and the way out."""
+
+
+# --- ledger -----------------------------------------------------------------------------------------------------------
+
+
+class LedgerError(AiflowError):
+    """Be the root of what can go wrong between us and the ledger."""
+
+
+class LedgerUnavailableError(LedgerError):
+    """Say that the ledger can't be reached now: nothing was started on the strength of a guess."""
+
+    retryable = True
+
+
+class LedgerSchemaError(LedgerError):
+    """Say that the ledger's schema is missing, older or newer than this code."""
+
+
+# --- payloads and artifacts -------------------------------------------------------------------------------------------
+
+
+class PayloadError(AiflowError):
+    """Be the root of what can't be stored or read back."""
+
+
+class PayloadEncodeError(PayloadError):
+    """
+    Say that a value can't be stored, and where in it the trouble sits.
+
+    :param path: where in the value, such as ``a[0].score``; empty for the value itself.
+    :param reason: what is there, why it can't be stored and the way out.
+    """
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path = path
+        self.reason = reason
+        super().__init__(f"{path or 'the value'}: {reason}")
+
+
+class PayloadDecodeError(PayloadError):
+    """Say that stored bytes are not what this code wrote, or need an adapter that is not registered here."""
+
+
+class SealError(PayloadError):
+    """Say that a recorded row does not carry the seal that its content asks for: it was edited or copied by hand."""
+
+
+class ArtifactError(AiflowError):
+    """Be the root of what can go wrong with the artifact store."""
+
+
+class ArtifactUnavailableError(ArtifactError):
+    """Say that the artifact store can't be reached, or refuses us, now."""
+
+    retryable = True
+
+
+class ArtifactMissingError(ArtifactError):
+    """Say that an artifact that a record names is not in the store. Never turned into ``None``."""
+
+
+class ArtifactDamagedError(ArtifactError):
+    """Say that an artifact's bytes do not hash to its address."""
+
+
+# --- flow -------------------------------------------------------------------------------------------------------------
+
+
+class FlowError(AiflowError):
+    """Be the root of misuse of a flow."""
+
+
+class NoFlowError(FlowError):
+    """Say that there is no flow here: the code runs outside a durable task."""
+
+
+class FlowClosedError(FlowError):
+    """Say that the flow has ended (parked, superseded, finished) and takes no further call."""
+
+
+class FlowOptionError(FlowError):
+    """Say that an option is unknown, wrong or not built yet."""
+
+
+class StepInputError(FlowError):
+    """Say that an argument has no canonical form, so that no step key exists; nothing ran."""
+
+
+class StepTimeoutError(FlowError):
+    """Say that a step did not end within its own ``timeout``."""
+
+    retryable = True
+
+
+# --- effects ----------------------------------------------------------------------------------------------------------
+
+
+class EffectError(AiflowError):
+    """Be the root of what concerns an effect. Unless a message says otherwise, nothing was sent."""
+
+
+class EffectOptionError(EffectError):
+    """Say that an effect's options do not fit together; raised before the intent."""
+
+
+class EffectKeyRequiredError(EffectError):
+    """Say that this call needs a business key of its own; nothing was sent for it."""
+
+
+class EffectConflictError(EffectError):
+    """Say that an effect of this identity was done, or is at work, with another request; nothing was sent."""
+
+
+class EffectInDoubtError(EffectError):
+    """Say that an earlier call has no known outcome and that a person must decide; nothing was sent now."""
+
+
+class EffectBusyError(EffectError):
+    """Say that another live execution is at work on the same effect; nothing was sent by this one."""
+
+    retryable = True
+
+
+class EffectTimeoutError(EffectError):
+    """Say that the call did not end within the effect's ``timeout``: its outcome is unknown."""
+
+
+class EffectNotAppliedError(EffectError):
+    """
+    Raise this inside an effect's function to say that the target surely did not apply the call.
+
+    :param message: what happened.
+    :param retry_after: seconds to wait before the next try, where the target said so.
+    """
+
+    retryable = True
+
+    def __init__(self, message: str = "the effect was surely not applied", *, retry_after: float | None = None) -> None:
+        self.retry_after = retry_after
+        super().__init__(message)
+
+
+# --- models -----------------------------------------------------------------------------------------------------------
+
+
+class ModelError(AiflowError):
+    """Be the root of what concerns a model call."""
+
+
+class ModelIncompleteError(ModelError):
+    """Say that a body or stream ended without its end: it is no answer and is not recorded."""
+
+    retryable = True
+
+
+class ModelTimeoutError(ModelError):
+    """Say that a model call passed its total deadline."""
+
+    retryable = True
+
+
+# --- control flow (no errors) -----------------------------------------------------------------------------------------
+
+
+class FlowSignal(BaseException):
+    """Be the root of control flow that an author's ``except Exception`` must not swallow."""
+
+
+class AttemptSuperseded(FlowSignal):
+    """A later attempt holds the fence: this one starts nothing more and ends."""
+
+
+class AttemptParked(FlowSignal):
+    """
+    The attempt gives its worker slot back and is to be called again.
+
+    :param delay: seconds after which to come back.
+    :param why: one line for the log.
+    """
+
+    def __init__(self, delay: float, why: str) -> None:
+        self.delay = delay
+        self.why = why
+        super().__init__(why)
