@@ -20,6 +20,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
@@ -28,6 +29,19 @@ STAMP = VENV / "aiflow-stamp.json"
 LOCK = ROOT / ".venv.lock"
 CONSTRAINTS = ROOT / "constraints.txt"
 SOURCES = (ROOT / "pyproject.toml", CONSTRAINTS)
+
+
+class Stamp(NamedTuple):
+    """What an environment was built from."""
+
+    key: str = ""
+    extras: tuple[str, ...] = ()
+    path: str = ""
+    python: str = ""
+
+    def is_from_here(self) -> bool:
+        """Say whether it was built at this path, by this Python: the scripts of an environment hold absolute paths."""
+        return PYTHON.exists() and self.path == str(VENV) and self.python == version_label()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -51,22 +65,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 def is_current(wanted: set[str]) -> bool:
     """Say whether the stamp matches the sources, this place, this Python and the wanted extras."""
     stamp = read_stamp()
-    return stamp.get("key") == source_key() and wanted <= set(stamp.get("extras", [])) and is_ours(stamp)
-
-
-def is_ours(stamp: dict[str, object]) -> bool:
-    """Say whether the environment was made at this path, by this Python: its scripts hold absolute paths."""
-    return PYTHON.exists() and stamp.get("path") == str(VENV) and stamp.get("python") == version_label()
+    return stamp.key == source_key() and wanted <= set(stamp.extras) and stamp.is_from_here()
 
 
 def build(wanted: set[str]) -> int:
     """Create the environment where needed and install the project with its extras into it."""
     stamp = read_stamp()
     STAMP.unlink(missing_ok=True)
-    if stamp and not is_ours(stamp):
+    if stamp.key and not stamp.is_from_here():
         print(f"Making {VENV.name} anew (it was made elsewhere or by another Python)", flush=True)
         shutil.rmtree(VENV, ignore_errors=True)
-    extras = sorted(wanted | (set(as_strings(stamp.get("extras"))) if VENV.exists() else set()))
+    extras = sorted(wanted | (set(stamp.extras) if VENV.exists() else set()))
     if not works(PYTHON):
         print(f"Making {VENV.name} with Python {version_label()}", flush=True)
         base = getattr(sys, "_base_executable", "") or sys.executable
@@ -75,7 +84,8 @@ def build(wanted: set[str]) -> int:
     print(f"Installing the project with [{','.join(extras)}]", flush=True)
     if not (install_by_uv(extras) or install_by_pip(extras)):
         return fail("The installation failed; the lines above say why. It needs a package index (PyPI or a mirror).")
-    STAMP.write_text(json.dumps({"key": source_key(), "extras": extras, "path": str(VENV), "python": version_label()}))
+    stamp = Stamp(source_key(), tuple(extras), str(VENV), version_label())
+    STAMP.write_text(json.dumps(stamp._asdict()) + "\n")
     return 0
 
 
@@ -136,18 +146,13 @@ def version_label() -> str:
     return f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
-def read_stamp() -> dict[str, object]:
-    """Return the stamp, empty where there is none that can be read."""
+def read_stamp() -> Stamp:
+    """Return the stamp, an empty one where there is none that can be read."""
     try:
-        stamp = json.loads(STAMP.read_text())
-    except (OSError, ValueError):
-        return {}
-    return stamp if isinstance(stamp, dict) else {}
-
-
-def as_strings(value: object) -> list[str]:
-    """Return the strings of a list that was read from a file."""
-    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
+        found = json.loads(STAMP.read_text())
+        return Stamp(str(found["key"]), tuple(map(str, found["extras"])), str(found["path"]), str(found["python"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return Stamp()
 
 
 @contextlib.contextmanager
