@@ -1,0 +1,112 @@
+"""
+End a call at its deadline.
+
+In the main thread a signal raises, also out of a blocking read. A worker thread can't be interrupted: its call counts
+as overrun, a late outcome is still recorded, and the process is ended a little after the deadline. A call that has
+returned keeps its result, however late the signal comes.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from airflow_aiflow.runtime.alarm import AlarmClock
+
+R = TypeVar("R")
+
+#: Airflow uses SIGALRM for its own time-outs.
+DEADLINE_SIGNAL = signal.SIGUSR2
+
+#: Seconds that an overrun worker thread gets, beyond its deadline, to bring its outcome.
+OVERRUN_GRACE = 10.0
+
+
+class _Token:
+    __slots__ = ("active", "due")
+
+    def __init__(self) -> None:
+        self.active = True
+        self.due = False
+
+
+class _DeadlinePassed(BaseException):
+    """Be raised by the signal; never leaves this module, so nested deadlines can't be mistaken for each other."""
+
+    def __init__(self, token: _Token) -> None:
+        self.token = token
+
+
+class Deadlines:
+    """
+    Run calls under a deadline.
+
+    :param alarms: who rings.
+    :param on_overrun: called from the alarm thread when a worker thread's call did not end in time and grace.
+    """
+
+    def __init__(self, alarms: AlarmClock, on_overrun: Callable[[str], None]) -> None:
+        self._alarms = alarms
+        self._on_overrun = on_overrun
+        self._tokens: list[_Token] = []
+        self._installed = False
+
+    def install(self) -> None:
+        """Take the signal, where this is the main thread."""
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(DEADLINE_SIGNAL, self._on_signal)
+            self._installed = True
+
+    def run(self, call: Callable[[], R], seconds: float | None, error: Callable[[], Exception]) -> R:
+        """
+        Run a call.
+
+        :param call: the work.
+        :param seconds: its deadline from now; ``None``: none.
+        :param error: makes what is raised, in the main thread, if the call did not return in time.
+        """
+        if seconds is None:
+            return call()
+        if self._installed and threading.current_thread() is threading.main_thread():
+            return self._run_in_main(call, seconds, error)
+        alarm = self._alarms.set(seconds + OVERRUN_GRACE, lambda: self._on_overrun(str(error())))
+        try:
+            return call()
+        finally:
+            alarm.cancel()
+
+    def _run_in_main(self, call: Callable[[], R], seconds: float, error: Callable[[], Exception]) -> R:
+        token = _Token()
+        self._tokens.append(token)
+        main = threading.main_thread().ident
+        assert main is not None
+
+        def ring() -> None:
+            token.due = True
+            signal.pthread_kill(main, DEADLINE_SIGNAL)
+
+        alarm = self._alarms.set(seconds, ring)
+        returned: list[R] = []
+        try:
+            try:
+                returned.append(call())
+            finally:
+                token.active = False
+        except _DeadlinePassed as passed:
+            if passed.token is not token:
+                raise
+            # Raised between the call's return and here, it must not cost a known result.
+            if not returned:
+                raise error() from None
+        finally:
+            alarm.cancel()
+            self._tokens.remove(token)
+        return returned[0]
+
+    def _on_signal(self, _signum: int, _frame: object) -> None:
+        for token in self._tokens:
+            if token.active and token.due:
+                token.active = False
+                raise _DeadlinePassed(token)
