@@ -182,6 +182,13 @@ class ModelTimeoutError(ModelError):
     retryable = True
 
 
+# --- embedded stack ---------------------------------------------------------------------------------------------------
+
+
+class StackError(AiflowError):
+    """Say that a part of the embedded stack is missing, in use or can't start; the message names it and the way out."""
+
+
 # --- control flow (no errors) -----------------------------------------------------------------------------------------
 
 

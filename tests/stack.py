@@ -1,0 +1,38 @@
+"""The real servers that tests share: each is started at its first use, once a session, in a temporary folder.
+
+They end by pid when the session ends, and with the test process however that ends.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from airflow_aiflow.local.objectstore import ObjectStoreServer
+from airflow_aiflow.local.postgres import PostgresServer
+
+
+@pytest.fixture(scope="session")
+def stack_folder() -> Iterator[Path]:
+    """Give a folder with a short path (socket files) that goes away with the session."""
+    folder = Path(tempfile.mkdtemp(prefix="aiflow-test-"))
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def postgres_server(stack_folder: Path) -> Iterator[PostgresServer]:
+    """Give a started PostgreSQL; ``fresh_database()`` makes an empty database owned by ``aiflow_owner``."""
+    with PostgresServer(stack_folder / "postgres") as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def object_store(stack_folder: Path) -> Iterator[ObjectStoreServer]:
+    """Give a started S3 server; ``bucket()`` makes an empty bucket."""
+    with ObjectStoreServer(stack_folder / "objectstore") as server:
+        yield server
