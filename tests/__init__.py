@@ -1,0 +1,1 @@
+"""Tests, by layer: the folders run in the order that pyproject.toml gives."""
