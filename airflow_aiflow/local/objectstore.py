@@ -10,6 +10,7 @@ Not covered: the server's internal gRPC ports ask for no key; another user of th
 from __future__ import annotations
 
 import importlib.metadata
+import io
 import os
 import secrets
 import shutil
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from minio import Minio
 
 BUCKET = "aiflow"
+#: Written and removed at each start.
+PROBE = ".aiflow-start"
 #: Any region will do for this server; naming one saves the client a round trip.
 REGION = "us-east-1"
 #: Its parts, each with a port of its own; `s3` is the one that clients use.
@@ -40,6 +43,8 @@ PARTS = ("master", "volume", "filer", "s3", "admin")
 #: Seconds until the first bucket must exist (1.0 s on two quiet cores).
 START_TIMEOUT = 60.0
 START_POLL = 0.05
+#: Seconds for one answer while it starts: a put that comes too early hangs for ever, one on a busy machine takes long.
+LONGEST_PATIENCE = 10.0
 #: Seconds for a stop: it takes 2 s or, at times, for ever; SIGKILL afterwards lost nothing.
 STOP_GRACE = 3.0
 #: The server keeps about 125 MB; without a limit its garbage collector lets it grow to several times that.
@@ -199,7 +204,7 @@ class ObjectStoreServer:
         command = [str(weed), "-logtostderr=true", "mini", f"-dir={data}", f"-ip={LOOPBACK}", f"-ip.bind={LOOPBACK}"]
         command += [f"-{part}.port={port}" for part, port in self._ports.items()]
         command += ["-disableHttp", "-webdav=false", "-admin.ui=false", "-s3.port.iceberg=0", "-s3.port.lance=0"]
-        command += ["-master.telemetry=false"]
+        command += ["-master.telemetry=false", "-volume.preStopSeconds=0"]
         for part in ("filer", "s3"):
             socket_path = self.folder / f"{part}.sock"
             if len(os.fsencode(socket_path)) < SOCKET_PATH_LIMIT:
@@ -230,26 +235,34 @@ class ObjectStoreServer:
         assert self._process is not None
         deadline = time.monotonic() + START_TIMEOUT
         reason: Exception | None = None
+        patience = 1.0
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
                 return False
             try:
-                self._impatient_client_makes_bucket()
+                self._store_something(patience)
             except (S3Error, ServerError, InvalidResponseError, urllib3.exceptions.HTTPError) as error:
                 reason = error
+                patience = min(patience * 1.5, LONGEST_PATIENCE)
                 time.sleep(START_POLL)
             else:
                 return True
         raise StackError(f"the S3 server in {self.folder} gave no bucket within {START_TIMEOUT:.0f} s: {reason}")
 
-    def _impatient_client_makes_bucket(self) -> None:
+    def _store_something(self, patience: float) -> None:
+        """Make the bucket and put an object: after a restart the bucket is there a while before there is room in it.
+
+        :param patience: seconds to wait for an answer.
+        """
         from minio import Minio
 
         # The client's own retries sleep between tries, and the server is up within a second.
-        pool = urllib3.PoolManager(timeout=urllib3.Timeout(connect=2, read=5), retries=False)
+        pool = urllib3.PoolManager(timeout=urllib3.Timeout(patience), retries=False)
         client = Minio(self.endpoint, self.access_key, self.secret_key, secure=False, region=REGION, http_client=pool)
         if not client.bucket_exists(BUCKET):
             client.make_bucket(BUCKET)
+        client.put_object(BUCKET, PROBE, io.BytesIO(b"?"), 1)
+        client.remove_object(BUCKET, PROBE)
         pool.clear()
 
     def _remove_sockets(self) -> None:
