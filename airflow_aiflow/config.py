@@ -1,0 +1,126 @@
+"""
+The only reader of the ``[aiflow]`` configuration. Called when something runs, never at import.
+
+Every option is declared, with its default, in ``get_provider_info``; a value that can't be used is an error that names
+the option, so that a typing error never becomes a silent default.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, get_args
+
+from airflow_aiflow.durable.attempt import OnClear
+from airflow_aiflow.durable.lease import LeaseRules
+from airflow_aiflow.durable.policy import OnInDoubt
+from airflow_aiflow.durable.settings import FlowSettings
+from airflow_aiflow.exceptions import AiflowConfigError
+
+SECTION = "aiflow"
+
+#: Shorter keys can be guessed; a random key of 16 characters of base64 holds 96 bits.
+MIN_SEAL_KEY = 16
+
+
+def flow_settings() -> FlowSettings:
+    """
+    Read the settings of this deployment.
+
+    :raises AiflowConfigError: if an option holds a value that can't be used; the message names both.
+    """
+    return FlowSettings(
+        lease=LeaseRules(ttl=_seconds("lease_ttl"), interval=_seconds("heartbeat_interval")),
+        inline_limit=_whole("inline_limit", least=1),
+        on_clear=_word("on_clear", OnClear),
+        on_in_doubt=_word("on_in_doubt", OnInDoubt),
+        effect_timeout=_seconds("effect_timeout"),
+        handover=_seconds("handover", or_zero=True),
+        busy_wait=_seconds("busy_wait", or_zero=True),
+        start_within=_seconds("start_within"),
+        reschedule_delay=_seconds("reschedule_delay"),
+        spool_dir=_spool_dir(),
+        seal_key=_seal_key(),
+        default_llm_conn_id=_text("default_llm_conn_id"),
+        ledger_conn_id=_text("ledger_conn_id"),
+        artifacts_conn_id=_text("artifacts_conn_id"),
+        log_content=_truth("log_content"),
+    )
+
+
+def _read(option: str) -> str:
+    from airflow.sdk import conf
+
+    return str(conf.get(SECTION, option)).strip()
+
+
+def _wrong(option: str, wanted: str, got: object) -> AiflowConfigError:
+    return AiflowConfigError(
+        f"[{SECTION}] {option} must be {wanted}, got {got!r}; set it in airflow.cfg or by "
+        f"AIRFLOW__{SECTION.upper()}__{option.upper()}"
+    )
+
+
+def _text(option: str) -> str:
+    text = _read(option)
+    if not text:
+        raise _wrong(option, "a connection id", text)
+    return text
+
+
+def _word(option: str, words: Any) -> Any:
+    text = _read(option)
+    allowed = get_args(words)
+    if text not in allowed:
+        raise _wrong(option, " or ".join([", ".join(allowed[:-1]), allowed[-1]]), text)
+    return text
+
+
+def _seconds(option: str, *, or_zero: bool = False) -> float:
+    text = _read(option)
+    wanted = "a number of seconds, 0 or more" if or_zero else "a number of seconds above 0"
+    try:
+        number = float(text)
+    except ValueError:
+        raise _wrong(option, wanted, text) from None
+    if not (0 < number < float("inf") or (or_zero and number == 0)):
+        raise _wrong(option, wanted, text)
+    return number
+
+
+def _whole(option: str, *, least: int) -> int:
+    text = _read(option)
+    try:
+        number = int(text)
+    except ValueError:
+        raise _wrong(option, f"a whole number from {least}", text) from None
+    if number < least:
+        raise _wrong(option, f"a whole number from {least}", text)
+    return number
+
+
+def _truth(option: str) -> bool:
+    words = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
+    text = _read(option)
+    if text.lower() not in words:
+        raise _wrong(option, "True or False", text)
+    return words[text.lower()]
+
+
+def _spool_dir() -> Path:
+    text = _read("spool_dir")
+    if text:
+        path = Path(text).expanduser()
+        if not path.is_absolute():
+            raise _wrong("spool_dir", "an absolute path", text)
+        return path
+    return Path(os.environ.get("AIRFLOW_HOME") or "~/airflow").expanduser() / "aiflow-spool"
+
+
+def _seal_key() -> bytes | None:
+    key = _read("seal_key").encode()
+    if not key:
+        return None
+    if len(key) < MIN_SEAL_KEY:
+        raise _wrong("seal_key", f"at least {MIN_SEAL_KEY} characters long", f"{len(key)} of them")
+    return key
