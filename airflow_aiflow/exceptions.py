@@ -8,7 +8,10 @@ signals (an attempt that was superseded, a task that gives its slot back) are no
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from airflow_aiflow.durable.record import Usage
 
 
 class AiflowError(Exception):
@@ -180,6 +183,51 @@ class ModelTimeoutError(ModelError):
     """Say that a model call passed its total deadline."""
 
     retryable = True
+
+
+class ModelUnavailableError(ModelError):
+    """
+    Say that a model call was surely not served now: no connection, a rate limit, an overloaded or broken server.
+
+    :param message: what happened.
+    :param status_code: of the provider's answer, where there was one.
+    :param retry_after: seconds to wait before the next try, where the provider said so.
+    """
+
+    retryable = True
+
+    def __init__(self, message: str, *, status_code: int | None = None, retry_after: float | None = None) -> None:
+        self.status_code = status_code
+        self.retry_after = retry_after
+        super().__init__(message)
+
+
+class ModelRequestError(ModelError):
+    """
+    Say that the provider refuses this call as it is: credentials, an unknown model, a quota, a request it rejects.
+
+    :param message: what happened.
+    :param status_code: of the provider's answer, where there was one.
+    """
+
+    def __init__(self, message: str, *, status_code: int | None = None) -> None:
+        self.status_code = status_code
+        super().__init__(message)
+
+
+class ModelOutputError(ModelError):
+    """
+    Say that a paid answer came and can't be used: it does not fit the output type, or was filtered or cut.
+
+    :param message: what is wrong, without the answer's text.
+    :param usage: what the call cost.
+    """
+
+    retryable = True
+
+    def __init__(self, message: str, *, usage: Usage | None = None) -> None:
+        self.usage = usage
+        super().__init__(message)
 
 
 # --- embedded stack ---------------------------------------------------------------------------------------------------
