@@ -50,9 +50,9 @@ bench: ## measure what safety costs; writes bench/results.json
 
 check: ## lint, formatting and types
 	$(call prepare,dev)
-	$(BIN)/ruff check
-	$(BIN)/ruff format --check
-	$(BIN)/mypy
+	@status=0; for tool in "ruff check" "ruff format --check" mypy; do \
+		echo "$$tool"; $(BIN)/$$tool || status=1; \
+	done; exit $$status
 
 format: ## put the code into its form and mend what can be mended safely
 	$(call prepare,dev)
