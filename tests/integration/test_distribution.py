@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import airflow_aiflow
 from tests.unit.source_tree import PACKAGE, ROOT, tracked_files
 
 GROUPS = {"apache_airflow_provider", "airflow.plugins", "console_scripts"}
@@ -48,6 +49,7 @@ def test_holds_nothing_else(wheel: zipfile.ZipFile) -> None:
 def test_says_what_it_is(wheel: zipfile.ZipFile) -> None:
     fields = Parser().parsestr(metadata_file(wheel, "METADATA"))
     assert fields["Name"] == "airflow-aiflow"
+    assert fields["Version"] == airflow_aiflow.__version__
     assert fields["License-Expression"] == "Apache-2.0"
     assert fields["Requires-Python"] == "<3.14,>=3.11"
     assert metadata_file(wheel, "licenses/LICENSE") == (ROOT / "LICENSE").read_text()

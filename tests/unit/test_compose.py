@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
+import airflow_aiflow
 from tests.unit.source_tree import ROOT
 
 COMPOSE = ROOT / "docker-compose.yaml"
@@ -112,6 +113,11 @@ def test_images_are_pinned(document: Document) -> None:
     assert unpinned(document) == []
     dockerfile = (ROOT / "docker" / "Dockerfile").read_text()
     assert re.search(r"^ARG AIRFLOW_IMAGE=apache/airflow:\d+\.\d+\.\d+$", dockerfile, re.MULTILINE)
+
+
+def test_own_image_is_tagged_by_the_version(document: Document) -> None:
+    images = {service["image"] for service in document["services"].values()}
+    assert f"airflow-aiflow:{airflow_aiflow.__version__}" in images
 
 
 def test_airflow_image_is_the_release_that_the_tests_ran_with() -> None:
