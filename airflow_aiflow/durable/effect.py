@@ -73,7 +73,11 @@ class IntentWrite:
 
 @dataclass(frozen=True, slots=True)
 class EffectRecord:
-    """Hold an effect with its current intent, as read; all durations are the database's."""
+    """
+    Hold an effect with its current intent, as read; all durations are the database's.
+
+    Where an earlier intent's late success decided the effect, everything but ``intent_no`` is that intent's.
+    """
 
     effect_pk: int
     effect: EffectId
@@ -97,6 +101,8 @@ class EffectRecord:
     #: Seconds until the intent's owner is presumed gone: lease lapsed plus the intent's timeout; 0 or less: it is.
     gone_in: float
     duplicate_suspected: bool = False
+    #: The seal that came with the result.
+    seal: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)

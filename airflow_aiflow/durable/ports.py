@@ -43,6 +43,7 @@ class Ledger(Protocol):
         Compare the schema's version with the code's.
 
         :raises LedgerSchemaError: if it is missing, older or newer.
+        :raises AiflowConfigError: if the role's settings would void a promise (isolation, commits that do not wait).
         """
 
     def standing(self, execution: ExecutionId) -> Standing | None:
@@ -54,12 +55,16 @@ class Ledger(Protocol):
         """
         Raise the fence, set the lease, write the attempt and settle a requeue mark, in one statement.
 
+        Repeated after a lost acknowledgement it gives ``None``: the next ``Standing`` then shows our own owner, and
+        taking over once more keeps number and generation.
+
         :param attempt: who takes over.
         :param sign: computed on the row with fence ``seen``; stored with the attempt.
         :param seen: the fence of the ``Standing`` on which the sign was computed; ``None``: no row was there.
         :param new_generation: whether the generation grows by one.
         :param ttl: seconds of the lease.
         :return: ``None`` where the fence has moved meanwhile: look again.
+        :raises ValueError: if the sign is that of an older attempt.
         """
 
     def want(self, execution_pk: int, fence: int, newcomer: UUID) -> bool:
@@ -97,11 +102,20 @@ class Ledger(Protocol):
         """
         Record an intent's outcome; never refused. A second outcome of one intent changes nothing.
 
+        A late success moves the effect whatever its state; where a newer intent may have been applied as well, a double
+        is suspected.
+
         :param result: the encoded result of a success.
+        :raises LedgerError: if this ledger has no such intent (a fail-over that lost it).
         """
 
     def doubt(self, lease: Lease, intent_id: UUID) -> bool:
-        """Move ``intended`` to ``in_doubt`` under our live lease, where that intent is the current one and not live."""
+        """
+        Move ``intended`` to ``in_doubt`` under our live lease, where that intent is the current one and its owner does
+        not hold its lease, or is ourselves: who made the call may say that its outcome is unknown.
+
+        :return: whether the effect is in doubt over this intent, also where it was before.
+        """
 
     def decide(self, lease: Lease, intent_id: UUID, decision: Decision, *, by: str) -> bool:
         """
@@ -109,6 +123,7 @@ class Ledger(Protocol):
         this is. A compare-and-set: the first wins.
 
         :param by: who or what decided.
+        :return: whether this decision stands, also where the same one by the same stood before.
         """
 
     def effect(self, effect: EffectId) -> EffectRecord | None:
@@ -198,6 +213,14 @@ class Host(Protocol):
 
     def redact(self, text: str) -> str:
         """Mask the secrets in a text for people."""
+
+    def ending(self, error: BaseException) -> ExecutionState | None:
+        """
+        Read what an exception out of the author's code means for the execution.
+
+        :return: ``failed``, or ``paused`` and ``succeeded`` for the host's own control flow (a deferral, a skip);
+            ``None``: the process was told to end, the execution stays as it is.
+        """
 
     def end_process(self, why: str) -> None:
         """End this process now: called by the watchdog of a superseded attempt, from a thread. May not return."""

@@ -1,0 +1,280 @@
+"""
+A ledger in memory, for tests and for authors' unit tests.
+
+It answers like the PostgreSQL ledger, which one contract suite shows, and keeps rows, not objects: what comes back was
+taken apart and put together again. One lock stands for the database's row locks, the given clock for its clock.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from uuid import UUID
+
+from airflow_aiflow.durable.attempt import Attempt
+from airflow_aiflow.durable.effect import Answer, Decision, EffectRecord, IntentWrite, Outcome, Settled
+from airflow_aiflow.durable.execution import Beat, ExecutionState, Lease, Standing, Taken
+from airflow_aiflow.durable.identity import EffectId, ExecutionId
+from airflow_aiflow.durable.ports import Clock, Recorded
+from airflow_aiflow.durable.record import Batch, EventRecord, StepRecord, Stored
+from airflow_aiflow.durable.sign import Sign
+from airflow_aiflow.exceptions import LedgerUnavailableError
+from airflow_aiflow.storage import memory_effects
+from airflow_aiflow.storage.answers import check_end, check_sign
+from airflow_aiflow.storage.memory_tables import (
+    AttemptRow,
+    ExecutionRow,
+    LeaseRow,
+    Tables,
+    check,
+    check_step,
+    check_stored,
+)
+from airflow_aiflow.storage.rows import step_record, step_row
+from airflow_aiflow.storage.text import execution_identity, shown
+
+
+class MemoryLedger:
+    """
+    Implement the port ``Ledger`` without a database.
+
+    :param clock: stands for the database's clock; a test may move it.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        #: While true, every method raises ``LedgerUnavailableError`` and changes nothing.
+        self.unavailable = False
+        #: How many of the next calls are carried out and then raise ``LedgerUnavailableError``: their answer is lost.
+        self.lost_answers = 0
+        self._tables = Tables(clock)
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def _statement(self) -> Iterator[Tables]:
+        with self._lock:
+            if self.unavailable:
+                raise LedgerUnavailableError("the ledger in memory was made unavailable by a test")
+            yield self._tables
+            if self.lost_answers > 0:
+                self.lost_answers -= 1
+                raise LedgerUnavailableError("the ledger in memory lost its answer, as a test asked for")
+
+    def check(self) -> None:
+        """Find nothing to complain of: there is no schema."""
+        with self._statement():
+            return
+
+    def standing(self, execution: ExecutionId) -> Standing | None:
+        """Tell how an execution stands."""
+        execution_identity(execution)
+        with self._statement() as tables:
+            row = tables.executions.get(execution)
+            if row is None:
+                return None
+            attempt = tables.attempts[row.pk, row.fence]
+            lease = tables.held(Lease(row.pk, row.fence))
+            return Standing(
+                execution_pk=row.pk,
+                fence=row.fence,
+                generation=row.generation,
+                state=row.state,
+                counters=attempt.counters,
+                owner=attempt.read_owner(),
+                lease_left=0.0 if lease is None else lease.expires_at - tables.clock.monotonic(),
+            )
+
+    def take_over(
+        self, attempt: Attempt, *, sign: Sign, seen: int | None, new_generation: bool, ttl: float
+    ) -> Taken | None:
+        """Raise the fence, set the lease, write the attempt."""
+        check_sign(sign, seen=seen)
+        execution_identity(attempt.execution)
+        digest = attempt.upstream_digest
+        check("length(upstream_digest) = 32", digest is None or len(digest) == 32)
+        with self._statement() as tables:
+            row = tables.executions.get(attempt.execution)
+            if (None if row is None else row.fence) != seen:
+                return None
+            now = tables.clock.monotonic()
+            if row is None:
+                row = ExecutionRow(len(tables.executions) + 1, attempt.execution)
+                tables.executions[attempt.execution] = tables.by_pk[row.pk] = row
+                number, until = 1, None
+            else:
+                number, until = _succeed_attempt(tables, row, attempt)
+                row.fence += 1
+                row.generation += new_generation
+                row.state, row.finished_at, row.result, row.seal = ExecutionState.RUNNING, None, None, None
+            tables.leases[row.pk] = LeaseRow(fence=row.fence, expires_at=now + ttl, progress_at=now)
+            tables.attempts[row.pk, row.fence] = AttemptRow(
+                number=number,
+                counters=attempt.counters,
+                sign=sign.value,
+                owner=json.dumps(attempt.owner.to_plain()),
+                upstream_digest=digest,
+                started_at=now,
+                prior_lease_until=until,
+            )
+            return Taken(
+                lease=Lease(row.pk, row.fence),
+                generation=row.generation,
+                sign=sign,
+                number=number,
+                prior_lease_until=None if until is None else tables.moment(until),
+            )
+
+    def want(self, execution_pk: int, fence: int, newcomer: UUID) -> bool:
+        """Ask the live owner for the lease."""
+        with self._statement() as tables:
+            row = tables.held(Lease(execution_pk, fence))
+            if row is None:
+                return False
+            row.wanted_by = newcomer
+            return True
+
+    def recorded(self, lease: Lease, generation: int) -> Recorded:
+        """Read everything to replay from."""
+        with self._statement() as tables:
+            steps = tables.steps.get((lease.execution_pk, generation), {})
+            return Recorded(
+                steps=[step_record(row) for row in steps.values()],
+                effects=[
+                    memory_effects.read(tables, row)
+                    for row in tables.effects.values()
+                    if row.execution_pk == lease.execution_pk
+                ],
+            )
+
+    def beat(self, lease: Lease, *, ttl: float, idle: float, step: str | None) -> Beat:
+        """Renew the lease and carry the progress."""
+        with self._statement() as tables:
+            row = tables.held(lease)
+            if row is None:
+                return Beat(held=False, wanted=False)
+            now = tables.clock.monotonic()
+            row.expires_at = now + ttl
+            row.progress_at = max(row.progress_at, now - idle)
+            row.step_name = None if step is None else shown(step)
+            return Beat(held=True, wanted=row.wanted_by is not None)
+
+    def let_go(self, lease: Lease) -> None:
+        """End the lease now, where it is still ours."""
+        with self._statement() as tables:
+            if tables.held(lease) is not None:
+                _end_attempt(tables, lease, "let_go")
+
+    def record(self, lease: Lease, generation: int, batch: Batch) -> list[StepRecord | None]:
+        """Write steps and events in one commit."""
+        check("seq >= 1", batch.first_seq >= 1)
+        for step in batch.steps:
+            check_step(step)
+        with self._statement() as tables:
+            steps = tables.steps.setdefault((lease.execution_pk, generation), {})
+            before: list[StepRecord | None] = []
+            for step in batch.steps:
+                prior = steps.get(step.step_key)
+                before.append(None if prior is None else step_record(prior))
+                steps.setdefault(step.step_key, step_row(step))
+            execution = tables.by_pk.get(lease.execution_pk)
+            if execution is not None and execution.fence == lease.fence:
+                events = tables.events.setdefault((lease.execution_pk, lease.fence), {})
+                for seq, event in enumerate(batch.events, batch.first_seq):
+                    events.setdefault(seq, (shown(event.kind), event.data))
+            return before
+
+    def intend(self, lease: Lease, intent: IntentWrite) -> Answer:
+        """Write an intent, or tell why not."""
+        with self._statement() as tables:
+            return memory_effects.intend(tables, lease, intent)
+
+    def settle(self, intent_id: UUID, outcome: Outcome, *, result: Stored | None, seal: bytes | None = None) -> Settled:
+        """Record an intent's outcome."""
+        with self._statement() as tables:
+            return memory_effects.settle(tables, intent_id, outcome, result, seal)
+
+    def doubt(self, lease: Lease, intent_id: UUID) -> bool:
+        """Move ``intended`` to ``in_doubt``."""
+        with self._statement() as tables:
+            return memory_effects.doubt(tables, lease, intent_id)
+
+    def decide(self, lease: Lease, intent_id: UUID, decision: Decision, *, by: str) -> bool:
+        """Apply an attempt's own decision."""
+        with self._statement() as tables:
+            return memory_effects.decide(tables, lease, intent_id, decision, shown(by))
+
+    def effect(self, effect: EffectId) -> EffectRecord | None:
+        """Read one effect."""
+        with self._statement() as tables:
+            row = tables.effects.get(effect)
+            return None if row is None else memory_effects.read(tables, row)
+
+    def finish(self, lease: Lease, state: ExecutionState, *, result: Stored | None, seal: bytes | None = None) -> bool:
+        """Write an attempt's end and give the lease back."""
+        check_end(state, has_result=result is not None)
+        check_stored(result)
+        with self._statement() as tables:
+            row = tables.by_pk.get(lease.execution_pk)
+            if row is None or row.fence != lease.fence:
+                return False
+            if row.state is ExecutionState.RUNNING:
+                row.state, row.result, row.seal = state, result, seal
+                row.finished_at = tables.clock.now() if state.finished else None
+                _end_attempt(tables, lease, state.value)
+            return True
+
+    def heard(self, lease: Lease) -> bool:
+        """Note that Airflow knows of the success."""
+        with self._statement() as tables:
+            row = tables.by_pk.get(lease.execution_pk)
+            if row is None or row.fence != lease.fence or row.state is not ExecutionState.SUCCEEDED:
+                return False
+            row.heard_at = row.heard_at or tables.clock.now()
+            return True
+
+    def close(self) -> None:
+        """Do nothing: there are no connections."""
+
+    def events(self, execution: ExecutionId) -> list[EventRecord]:
+        """Give the events of all attempts in their order, for a test to look at."""
+        with self._lock:
+            row = self._tables.executions.get(execution)
+            if row is None:
+                return []
+            by_fence = sorted((fence, found) for (pk, fence), found in self._tables.events.items() if pk == row.pk)
+            return [EventRecord(*found[seq]) for _, found in by_fence for seq in sorted(found)]
+
+    def heard_at(self, execution: ExecutionId) -> datetime | None:
+        """Say when Airflow's knowledge was noted, for a test to look at."""
+        with self._lock:
+            row = self._tables.executions.get(execution)
+            return None if row is None else row.heard_at
+
+
+def _succeed_attempt(tables: Tables, row: ExecutionRow, attempt: Attempt) -> tuple[int, float | None]:
+    """Close the attempt that stands, and give the newcomer's number and the end of the lease before it."""
+    before = tables.attempts[row.pk, row.fence]
+    same = (before.counters.ti_id, before.counters.try_number) == (
+        attempt.counters.ti_id,
+        attempt.counters.try_number,
+    )
+    until = tables.lease_end(Lease(row.pk, row.fence))
+    if before.ended_at is None and until is not None:
+        now = tables.clock.monotonic()
+        before.ended_at, before.ending = min(until, now), "superseded" if until > now else "lapsed"
+    if not same:
+        row.heard_at = None
+    return before.number + (not same), until
+
+
+def _end_attempt(tables: Tables, lease: Lease, ending: str) -> None:
+    """Take the lease away and close the attempt, where it is not closed already."""
+    tables.leases.pop(lease.execution_pk, None)
+    attempt = tables.attempts[lease.execution_pk, lease.fence]
+    if attempt.ended_at is None:
+        attempt.ended_at = tables.clock.monotonic()
+    # An attempt that let go may still say how it ended.
+    if attempt.ending in (None, "let_go"):
+        attempt.ending = ending

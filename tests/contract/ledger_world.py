@@ -1,0 +1,205 @@
+"""
+What the ledger's contract tests stand on: values to write, and one face for looking behind each ledger.
+
+A ``World`` lets a test pass time and read what the port does not show, so that every test runs on every ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from typing import Any, Protocol
+from uuid import UUID, uuid4
+
+from airflow_aiflow.durable.attempt import Attempt, Counters, Owner
+from airflow_aiflow.durable.effect import IntentWrite
+from airflow_aiflow.durable.execution import Taken
+from airflow_aiflow.durable.identity import EffectId, ExecutionId
+from airflow_aiflow.durable.ports import Ledger
+from airflow_aiflow.durable.record import StepRecord, Stored, Usage
+from airflow_aiflow.durable.sign import read_sign
+from airflow_aiflow.storage.memory import MemoryLedger
+
+TTL = 30.0
+TIMEOUT = 60.0
+
+
+class FakeClock:
+    """Stand still until a test moves it."""
+
+    def __init__(self) -> None:
+        self.seconds = 1_000.0
+
+    def monotonic(self) -> float:
+        """Give the seconds that tests let pass."""
+        return self.seconds
+
+    def now(self) -> datetime:
+        """Give a wall clock that moves with them."""
+        return datetime(2026, 11, 30, tzinfo=UTC) + timedelta(seconds=self.seconds)
+
+    def wait(self, seconds: float, *, until: Callable[[], bool] | None = None) -> bool:
+        """Move on."""
+        self.seconds += seconds
+        return until is not None and until()
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Hold what a ledger keeps of an execution and the port does not show."""
+
+    state: str
+    has_result: bool
+    finished: bool
+    heard: bool
+    #: (number, sign, ending) of each attempt, by fence.
+    attempts: list[tuple[int, str, str | None]]
+    #: (fence, seq, kind, data) of each event.
+    events: list[tuple[int, int, str, bytes]]
+    step_in_hand: str | None
+
+
+class World(Protocol):
+    """Let a test pass time and look behind a ledger."""
+
+    ledger: Ledger
+
+    def pass_time(self, seconds: float) -> None:
+        """Make everything that is written so much older."""
+
+    def look(self, execution_pk: int) -> Seen:
+        """Read an execution."""
+
+
+class MemoryWorld:
+    """Be the world of the memory ledger."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.memory = MemoryLedger(self.clock)
+        self.ledger: Ledger = self.memory
+
+    def pass_time(self, seconds: float) -> None:
+        """Move the clock."""
+        self.clock.seconds += seconds
+
+    def look(self, execution_pk: int) -> Seen:
+        """Read the tables."""
+        tables = self.memory._tables
+        row = tables.by_pk[execution_pk]
+        lease = tables.leases.get(execution_pk)
+        attempts = sorted((fence, found) for (pk, fence), found in tables.attempts.items() if pk == execution_pk)
+        return Seen(
+            state=row.state.value,
+            has_result=row.result is not None,
+            finished=row.finished_at is not None,
+            heard=row.heard_at is not None,
+            attempts=[(found.number, found.sign, found.ending) for _, found in attempts],
+            events=sorted(
+                (fence, seq, kind, payload)
+                for (pk, fence), found in tables.events.items()
+                if pk == execution_pk
+                for seq, (kind, payload) in found.items()
+            ),
+            step_in_hand=None if lease is None else lease.step_name,
+        )
+
+
+# --- values ---
+
+
+def uuid7(moment: int) -> UUID:
+    """Make a UUIDv7 of a moment in milliseconds."""
+    return UUID(int=(moment << 80) | (7 << 76) | (2 << 62) | (uuid4().int & ((1 << 62) - 1)))
+
+
+def owner_of(ti_id: UUID, *, pid: int = 4711) -> Owner:
+    """Make an owner."""
+    return Owner("worker-7.é", "b0071d00-0000-4000-8000-000000000001", 4026531836, pid, 123456789, str(ti_id))
+
+
+def an_execution(**parts: Any) -> ExecutionId:
+    """Make an execution that no other test has."""
+    return ExecutionId(**({"dag_id": "billing", "run_id": f"manual__{uuid4()}", "task_id": "pay"} | parts))
+
+
+def an_attempt(execution: ExecutionId, try_number: int = 1, **parts: Any) -> Attempt:
+    """Make an attempt; a higher try is an automatic retry unless the parts say otherwise."""
+    plain: dict[str, Any] = {
+        "ti_id": uuid7(1_000 + try_number),
+        "try_number": try_number,
+        "max_tries": 3,
+        "retries": 3,
+        "clear_number": 0,
+        "run_after": datetime(2026, 11, 29, 18, 0, 0, 123456, tzinfo=UTC),
+    }
+    digest = parts.pop("upstream_digest", None)
+    counters = Counters(**(plain | parts))
+    return Attempt(execution, counters, owner_of(counters.ti_id), upstream_digest=digest)
+
+
+def take(ledger: Ledger, attempt: Attempt, *, new_generation: bool = False, ttl: float = TTL) -> Taken:
+    """Take an execution over as the flow does, where nobody else is in the way."""
+    standing = ledger.standing(attempt.execution)
+    taken = ledger.take_over(
+        attempt,
+        sign=read_sign(standing.counters if standing else None, attempt.counters),
+        seen=standing.fence if standing else None,
+        new_generation=new_generation,
+        ttl=ttl,
+    )
+    assert taken is not None
+    return taken
+
+
+def start(ledger: Ledger, **parts: Any) -> Taken:
+    """Take over an execution that nobody knows."""
+    return take(ledger, an_attempt(an_execution(**parts)))
+
+
+def a_step(name: str = "page", result: bytes | Stored = b'"ok"', **parts: Any) -> StepRecord:
+    """Make a step whose key hangs on its name and occurrence alone."""
+    plain: dict[str, Any] = {
+        "kind": "step",
+        "name": name,
+        "unit": "",
+        "fingerprint": sha256(name.encode("utf-8", "surrogatepass")).digest(),
+        "occurrence": 0,
+        "fence": 1,
+        "result": Stored(inline=result) if isinstance(result, bytes) else result,
+        "seal": b"seal of " + name.encode("utf-8", "surrogatepass"),
+        "ended_at": datetime(2026, 11, 30, 1, 2, 3, 456789, tzinfo=UTC),
+        "duration_ms": 12.125,
+        "usage": None,
+    } | parts
+    key = sha256(f"{name}/{plain['unit']}/{plain['occurrence']}".encode("utf-8", "surrogatepass")).digest()
+    return StepRecord(**({"step_key": key} | plain))
+
+
+def a_usage(**parts: Any) -> Usage:
+    """Make the usage of a model call."""
+    plain: dict[str, Any] = {"model": "openai:gpt-x", "response_id": "resp_1", "tokens_in": 1204, "tokens_out": 310}
+    return Usage(**(plain | parts))
+
+
+def an_effect(key: str | None = None, **parts: Any) -> EffectId:
+    """Make an effect that no other test has."""
+    return EffectId(
+        **({"namespace": "dag:billing", "name": "charge", "key": key or f"order/{uuid4()}"} | parts),
+    )
+
+
+def an_intent(effect: EffectId, seen: int = 0, request: bytes = b'{"cents":1200}', **parts: Any) -> IntentWrite:
+    """Make an intent with an id of its own."""
+    plain: dict[str, Any] = {
+        "intent_id": uuid4(),
+        "effect": effect,
+        "seen": seen,
+        "request": Stored(inline=request),
+        "request_fp": sha256(request).digest(),
+        "timeout": TIMEOUT,
+        "generation": 1,
+    }
+    return IntentWrite(**(plain | parts))
