@@ -14,6 +14,7 @@ import pytest
 
 from airflow_aiflow.local.objectstore import ObjectStoreServer
 from airflow_aiflow.local.postgres import PostgresServer
+from airflow_aiflow.local.service import MailService, ModelService, RecordsService
 
 
 @pytest.fixture(scope="session")
@@ -36,3 +37,24 @@ def object_store(stack_folder: Path) -> Iterator[ObjectStoreServer]:
     """Give a started S3 server; ``bucket()`` makes an empty bucket."""
     with ObjectStoreServer(stack_folder / "objectstore") as server:
         yield server
+
+
+@pytest.fixture
+def model_service(tmp_path: Path) -> Iterator[ModelService]:
+    """Give a stand-in model server of the test's own: `set_faults()`, `requests()`."""
+    with ModelService(tmp_path / "model") as service:
+        yield service
+
+
+@pytest.fixture
+def mail_service(tmp_path: Path) -> Iterator[MailService]:
+    """Give an SMTP sink of the test's own: `set_faults()`, `mails()`."""
+    with MailService(tmp_path / "mail") as service:
+        yield service
+
+
+@pytest.fixture
+def records_service(tmp_path: Path) -> Iterator[RecordsService]:
+    """Give a record service of the test's own: `set_faults()`, `records()`, `requests()`."""
+    with RecordsService(tmp_path / "records") as service:
+        yield service

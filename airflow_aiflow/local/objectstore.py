@@ -25,10 +25,11 @@ from typing import TYPE_CHECKING, Self
 import urllib3
 
 from airflow_aiflow.exceptions import StackError
+from airflow_aiflow.local import pid_file
 from airflow_aiflow.local.ports import GRPC_OFFSET, LOOPBACK, free_port, is_free, require_free
 from airflow_aiflow.local.postgres_binaries import INSTALL_HINT
 from airflow_aiflow.local.private_file import FolderLock, read_json, write_json
-from airflow_aiflow.local.process import ProcessIdentity, end_stranger, spawn, stop, tail
+from airflow_aiflow.local.process import spawn, stop, tail
 
 if TYPE_CHECKING:
     from minio import Minio
@@ -149,7 +150,7 @@ class ObjectStoreServer:
                 self._choose_ports()
                 self._process = self._spawn(weed)
                 if self._wait_ready():
-                    self._remember()
+                    pid_file.remember(self.folder / "server.json", self.pid, ports=self._ports)
                     return
                 self._process.wait()
             raise StackError(f"the S3 server did not start in {self.folder}; the end of {self.log}:\n{tail(self.log)}")
@@ -175,10 +176,9 @@ class ObjectStoreServer:
 
     def _end_leftover(self) -> None:
         """End a server that a crashed owner left in our folder: two on one folder would damage it."""
-        state = read_json(self.folder / "server.json") or {}
-        self._ports = {part: int(port) for part, port in state.get("ports", {}).items()}
-        if "pid" in state:
-            end_stranger(ProcessIdentity(state["pid"], state["started"]), ask=signal.SIGINT, grace=STOP_GRACE)
+        file = self.folder / "server.json"
+        self._ports = {part: int(port) for part, port in pid_file.recall(file).get("ports", {}).items()}
+        pid_file.end_left(file, ask=signal.SIGINT, grace=STOP_GRACE)
         self._remove_sockets()
 
     def _choose_ports(self) -> None:
@@ -217,12 +217,6 @@ class ObjectStoreServer:
             cwd=self.folder,
             owned=self._owned,
         )
-
-    def _remember(self) -> None:
-        identity = ProcessIdentity.of(self.pid)
-        if identity is not None:
-            state = {"pid": identity.pid, "started": identity.started, "ports": self._ports}
-            write_json(self.folder / "server.json", state)
 
     def _wait_ready(self) -> bool:
         """Wait until the bucket exists.
