@@ -27,6 +27,7 @@ def test_gives_nothing_where_the_package_is_installed() -> None:
 
 def test_gives_the_plugin_where_nothing_else_does(monkeypatch: pytest.MonkeyPatch) -> None:
     others = [importlib.metadata.EntryPoint("other", "other.plugin:OtherPlugin", "airflow.plugins")]
-    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: others)
+    ours = "airflow.plugins"
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda *, group: others if group == ours else [])
     (plugin,) = plugins()
     assert plugin.name == "aiflow"
