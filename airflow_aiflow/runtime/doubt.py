@@ -1,0 +1,142 @@
+"""
+What follows where an effect has an intent and no outcome.
+
+Nobody decides while the owner may be at work: first it is waited for, or verified dead. Then the policy decides:
+``retry`` calls again with the same key and the recorded arguments, ``hold`` (and ``ask``, until asking is built) fails
+the task at once and leaves the doubt in the ledger.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from airflow_aiflow.durable.effect import EffectRecord, EffectState
+from airflow_aiflow.durable.identity import OWN_KEY, EffectId
+from airflow_aiflow.durable.policy import EffectOptions
+from airflow_aiflow.exceptions import (
+    AttemptParked,
+    EffectConflictError,
+    EffectInDoubtError,
+    LedgerUnavailableError,
+)
+from airflow_aiflow.runtime.process import is_dead
+from airflow_aiflow.runtime.requests import RecordedRequest, Request
+from airflow_aiflow.runtime.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class OpenIntent:
+    """Hold an intent of this attempt's that is committed and has no outcome yet."""
+
+    effect: EffectId
+    intent_id: UUID
+    intent_no: int
+    repeat: int
+    #: The worker's clock before the intent was asked for, seconds since boot.
+    began: float
+
+
+class Doubts:
+    """
+    Bring one effect out of doubt, or stop.
+
+    :param session: the attempt at work.
+    :param name: the effect's name.
+    :param options: its options.
+    """
+
+    def __init__(self, session: Session, name: str, options: EffectOptions) -> None:
+        self._session = session
+        self._name = name
+        self._options = options
+
+    def settle(self, found: EffectRecord, request: Request) -> tuple[int, Request | None]:
+        """
+        Decide what follows an effect whose row does not allow an intent.
+
+        :param found: the row; not succeeded.
+        :param request: today's request.
+        :return: the intent number to go on from, and the recorded request where that one must be called again.
+        :raises EffectInDoubtError: where a person must decide.
+        :raises AttemptParked: where the owner may be at work for longer than the slot is kept.
+        """
+        if found.state is EffectState.INTENDED:
+            found = self._gone(found)
+        if found.state is not EffectState.IN_DOUBT:
+            return found.intent_no, None
+        if self._options.on_in_doubt != "retry":
+            raise EffectInDoubtError(self._message(found))
+        recorded = RecordedRequest.read(self._session.payloads.raw(found.request, self._name))
+        if not recorded.same(request, self._options.identity) and found.execution != self._session.attempt.execution:
+            raise EffectConflictError(
+                f"effect '{self._name}' key {found.effect.key} is in doubt since {found.intended_at:%Y-%m-%d %H:%M} "
+                f"with another request: {recorded.difference(request)}. Nothing was sent"
+            )
+        # Whoever decides first wins; then the row is looked at again.
+        self._session.recorder.decide(found.intent_id, "retry", by="policy")
+        return found.intent_no, recorded.as_request(request)
+
+    def after_unknown(self, intended: OpenIntent, error: Exception) -> None:
+        """
+        Follow a call of our own whose outcome is unknown.
+
+        :param intended: the intent.
+        :param error: what the call raised.
+        :raises EffectInDoubtError: unless the policy calls again.
+        """
+        self.mark(intended.intent_id)
+        if self._options.on_in_doubt == "retry":
+            self._session.recorder.decide(intended.intent_id, "retry", by="policy")
+            return
+        found = self._session.services.ledger.effect(intended.effect)
+        if found is not None and found.state is EffectState.IN_DOUBT:
+            raise EffectInDoubtError(self._message(found)) from error
+        raise error
+
+    def mark(self, intent_id: UUID) -> None:
+        """
+        Put an intent of our own in doubt; where the ledger is lost, its lapsed lease says the same.
+
+        :param intent_id: the intent.
+        """
+        try:
+            self._session.services.ledger.doubt(self._session.taken.lease, intent_id)
+        except LedgerUnavailableError:
+            return
+
+    def _gone(self, found: EffectRecord) -> EffectRecord:
+        """Wait until the owner of an open intent is gone, then put it in doubt; give the row as it is then."""
+        session, ledger = self._session, self._session.services.ledger
+        settings, clock = session.services.settings, session.services.clock
+        deadline = clock.monotonic() + settings.busy_wait
+        while found.state is EffectState.INTENDED:
+            ours = found.lease == session.taken.lease
+            dead = not found.live and is_dead(found.owner) is True
+            if ours or dead or (not found.live and found.gone_in <= 0):
+                ledger.doubt(session.taken.lease, found.intent_id)
+            elif clock.monotonic() >= deadline:
+                raise AttemptParked(
+                    max(found.gone_in, settings.reschedule_delay),
+                    f"effect '{self._name}' key {self._key(found)} is in the hands of {found.execution}",
+                )
+            else:
+                session.gate.check()
+                clock.wait(min(1.0, max(found.gone_in, 0.1)))
+            again = ledger.effect(found.effect)
+            assert again is not None
+            found = again
+        return found
+
+    def _key(self, found: EffectRecord) -> str:
+        return "(no key)" if found.effect.key == OWN_KEY else found.effect.key
+
+    def _message(self, found: EffectRecord) -> str:
+        dead = is_dead(found.owner) is True
+        sure = "its process is verified dead" if dead else "its process is presumed gone, not verified dead"
+        return (
+            f"effect '{self._name}' key {self._key(found)} (#{found.effect_pk}) was begun {found.intended_at:%H:%M:%S} "
+            f"UTC by attempt {found.attempt_number} of {found.execution} and has no outcome; {sure}. Nothing was sent "
+            f"now. Look at the target: a person must say whether it happened. A target that dedups by "
+            f"ctx.idempotency_key can be called again by itself with on_in_doubt='retry'"
+        )

@@ -1,0 +1,51 @@
+"""Save what an author gives as an artifact: bytes as they are, other values in the payload form."""
+
+from __future__ import annotations
+
+import io
+import mimetypes
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from airflow_aiflow.durable.artifact import ArtifactRef
+from airflow_aiflow.durable.payload import encode
+from airflow_aiflow.exceptions import FlowOptionError
+from airflow_aiflow.runtime.session import Session
+
+#: Media type of a value that was stored in the payload form.
+PAYLOAD_TYPE = "application/vnd.aiflow.payload+json"
+
+
+def save_file(session: Session, value: Any, name: str | None, media_type: str | None) -> ArtifactRef:
+    """
+    Store a value in the artifact store.
+
+    :param session: the attempt at work.
+    :param value: text, bytes, a ``Path``, a binary stream, or anything that can be stored.
+    :param name: what people see.
+    :param media_type: ``None``: guessed from the name, or by what the value is.
+    """
+    if name is None and isinstance(value, Path):
+        name = value.name
+    guessed = media_type or (mimetypes.guess_type(name)[0] if name else None)
+    stream, fallback = _stream(session, value)
+    kind = guessed or fallback
+    with stream:
+        sha256, size = session.services.store().put_file(stream, media_type=kind)
+    uri = session.services.store().uri(sha256)
+    return ArtifactRef(sha256=sha256.hex(), size=size, media_type=kind, name=name, uri=uri)
+
+
+def _stream(session: Session, value: Any) -> tuple[BinaryIO, str]:
+    if isinstance(value, str):
+        secret = session.payloads.secret_in(value)
+        if secret:
+            raise FlowOptionError("save(): the text holds a secret that Airflow masks; it would lie there in clear")
+        return io.BytesIO(value.encode()), "text/plain"
+    if isinstance(value, bytes | bytearray | memoryview):
+        return io.BytesIO(bytes(value)), "application/octet-stream"
+    if isinstance(value, Path):
+        return value.open("rb"), "application/octet-stream"
+    if hasattr(value, "read"):
+        return value, "application/octet-stream"
+    return io.BytesIO(encode(value).data), PAYLOAD_TYPE

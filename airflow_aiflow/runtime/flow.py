@@ -1,0 +1,322 @@
+"""
+What an author holds: the flow of one attempt.
+
+Arguments of the author's function go by position, keywords are ours. Every method replays what is recorded, else runs
+it, records it, and gives back the stored form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, TypeVar, TypeVarTuple, overload
+
+from airflow_aiflow.durable.artifact import ArtifactRef
+from airflow_aiflow.durable.fingerprint import fingerprint, step_fingerprint
+from airflow_aiflow.durable.policy import EFFECT_OPTION_NAMES, Duration, EffectOptions, effect_options, seconds
+from airflow_aiflow.llm.call import DEFAULT_TIMEOUT
+from airflow_aiflow.runtime.effects import EffectCall, Names
+from airflow_aiflow.runtime.files import save_file
+from airflow_aiflow.runtime.maps import MapRun, Prepared, check_workers
+from airflow_aiflow.runtime.model_calls import ModelCalls
+from airflow_aiflow.runtime.payloads import masked, result_type
+from airflow_aiflow.runtime.replay import Spent
+from airflow_aiflow.runtime.requests import EffectContext
+from airflow_aiflow.runtime.session import Session
+from airflow_aiflow.runtime.steps import Ran, StepCall, prepare, refuse_coroutine, run_live, run_step
+
+R = TypeVar("R")
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+#: Seconds between two progress events: a page that follows a run is redrawn no faster.
+PROGRESS_SECONDS = 1.0
+
+
+class Flow:
+    """
+    Be one attempt at work. Given to a durable task as its argument ``flow``; never made by an author.
+
+    :param session: the attempt at work.
+    :param before: model calls that earlier attempts of this generation recorded.
+    """
+
+    def __init__(self, session: Session, before: Spent) -> None:
+        self._session = session
+        self._before = before
+        self._names = Names(session)
+        self._models = ModelCalls(session)
+        settings = session.services.settings
+        self._effect_defaults = EffectOptions(on_in_doubt=settings.on_in_doubt, timeout=settings.effect_timeout)
+        self._progress_at: float | None = None
+
+    @classmethod
+    def from_context(cls) -> Any:
+        """
+        Open a flow inside a plain ``@task``: ``with Flow.from_context() as flow:``.
+
+        :raises NoFlowError: outside a running task.
+        """
+        from importlib import import_module
+
+        # By name: the runtime knows Airflow only through its host, and nobody imports upwards.
+        return import_module("airflow_aiflow.hooks.context").flow_from_context()
+
+    @property
+    def attempt(self) -> int:
+        """The running number of this attempt, from 1."""
+        return self._session.taken.number
+
+    @property
+    def generation(self) -> int:
+        """How many fresh starts people asked for, from 1."""
+        return self._session.taken.generation
+
+    @property
+    def resumed(self) -> bool:
+        """Whether anything was recorded when this attempt began."""
+        return bool(self._session.replay.steps or self._session.replay.effects)
+
+    @property
+    def spent(self) -> Spent:
+        """What model calls of this generation cost, over all its attempts; replays count nothing."""
+        paid, before = self._session.journal.paid, self._before
+        return Spent(
+            before.calls + paid.calls,
+            before.tokens_in + paid.tokens_in,
+            before.tokens_out + paid.tokens_out,
+            before.cost + paid.cost,
+        )
+
+    def step(
+        self,
+        name: str,
+        fn: Callable[[*Ts], R],
+        *args: *Ts,
+        cache_key: object = None,
+        version: str | int | None = None,
+        timeout: Duration | None = None,
+        retries: int = 0,
+    ) -> R:
+        """
+        Compute something once for the same name and arguments.
+
+        :param name: the step's name.
+        :param fn: the author's function; what a lambda captures counts as an argument.
+        :param args: its arguments, by position.
+        :param cache_key: what decides the outcome, instead of the arguments.
+        :param version: changes the fingerprint, where the code changed and the arguments did not.
+        :param timeout: seconds for one try.
+        :param retries: tries after the first, inside this attempt.
+        :return: the stored result.
+        :raises StepInputError: if an argument has no canonical form; nothing ran.
+        """
+        refuse_coroutine("step", name, fn)
+        call = StepCall(
+            kind="step",
+            name=name,
+            fingerprint=step_fingerprint(name, fn, args, cache_key=cache_key, version=version),
+            run=lambda: Ran(fn(*args)),
+            as_type=result_type(fn),
+            timeout=None if timeout is None else seconds(timeout, "timeout"),
+            retries=retries,
+        )
+        result: R = run_step(self._session, call)
+        return result
+
+    def llm(
+        self,
+        name: str,
+        prompt: str,
+        *,
+        output_type: type[T] | Any = str,
+        llm_conn_id: str | None = None,
+        model_id: str | None = None,
+        system_prompt: str = "",
+        model_settings: Mapping[str, Any] | None = None,
+        output_retries: int | None = None,
+        fallback_conn_ids: Sequence[str] | None = None,
+        rate_limit: str | None = None,
+        version: str | int | None = None,
+        timeout: Duration = DEFAULT_TIMEOUT,
+        reuse: timedelta | None = None,
+        stream: bool = False,
+    ) -> Any:
+        """
+        Ask a model once for the same name, prompt, model and settings.
+
+        :param name: the step's name.
+        :param prompt: what is asked.
+        :param output_type: the class of the answer, validated before it is recorded.
+        :param llm_conn_id: a connection of common-ai; ``None``: the deployment's default.
+        :param model_id: overrides the connection's model.
+        :param timeout: seconds for the whole call.
+        :return: the stored answer.
+        """
+        request = self._models.request(
+            prompt,
+            output_type=output_type,
+            llm_conn_id=llm_conn_id,
+            model_id=model_id,
+            system_prompt=system_prompt,
+            model_settings=model_settings,
+            output_retries=output_retries,
+            fallback_conn_ids=fallback_conn_ids,
+            timeout=seconds(timeout, "timeout"),
+            not_built={"rate_limit": rate_limit, "reuse": reuse, "stream": stream},
+        )
+        return run_step(self._session, self._models.call(name, request, version))
+
+    def llm_map(
+        self,
+        name: str,
+        prompts: Iterable[str],
+        *,
+        max_workers: int = 8,
+        on_item_error: str = "fail",
+        **options: Any,
+    ) -> list[Any]:
+        """
+        Ask a model for each prompt, several at a time, each answer recorded by itself.
+
+        :param name: the step's name.
+        :param prompts: a list or generator.
+        :param max_workers: calls in flight at once.
+        :param options: those of ``llm``.
+        :return: the answers in the order of the prompts.
+        """
+        workers = check_workers("llm_map", max_workers, on_item_error)
+        make = self._models.maker(options)
+        calls = (self._models.call(name, make(prompt), options.get("version")) for prompt in prompts)
+        return self._mapped(calls, workers)
+
+    def map(
+        self,
+        name: str,
+        fn: Callable[..., R],
+        items: Iterable[Any],
+        *args: Any,
+        item_key: Callable[[Any], str] | None = None,
+        max_workers: int = 8,
+        on_item_error: str = "fail",
+        version: str | int | None = None,
+    ) -> list[R]:
+        """
+        Run a function over items, several at a time, each item a unit that is recorded by itself.
+
+        :param name: the map's name.
+        :param fn: called with the item and ``args``; if it makes flow calls, those are recorded instead of the item.
+        :param items: a list or generator.
+        :param args: further arguments, the same for all items.
+        :param item_key: gives an item's own key; ``None``: its fingerprint and occurrence.
+        :param max_workers: threads.
+        :return: the results in the order of the items.
+        """
+        workers = check_workers("map", max_workers, on_item_error)
+        refuse_coroutine("map", name, fn)
+        as_type = result_type(fn)
+
+        def call(item: Any) -> StepCall:
+            key = None if item_key is None else item_key(item)
+            print_ = step_fingerprint(name, fn, (item, *args), version=version)
+            return StepCall(
+                kind="item",
+                name=name,
+                fingerprint=print_ if key is None else fingerprint(print_, key),
+                run=lambda: Ran(fn(item, *args)),
+                as_type=as_type,
+                unit_key=key,
+            )
+
+        results: list[R] = self._mapped((call(item) for item in items), workers)
+        return results
+
+    def _mapped(self, calls: Iterator[StepCall], workers: int) -> list[Any]:
+        session = self._session
+
+        def prepared() -> Iterator[Prepared]:
+            for call in calls:
+                done, value = prepare(session, call)
+                yield done, value if done else (call, value)
+
+        return MapRun(session, workers, lambda live: run_live(session, *live)).over(prepared())
+
+    @overload
+    def effect(self, name: str, fn: Callable[[EffectContext, *Ts], R], *args: *Ts, **options: Any) -> R: ...
+
+    @overload
+    def effect(self, name: str, fn: Callable[[*Ts], R], *args: *Ts, **options: Any) -> R: ...
+
+    def effect(self, name: str, fn: Callable[..., R], *args: Any, **options: Any) -> R:  # type: ignore[misc]
+        """
+        Change the outside world: never repeated silently, never dropped silently.
+
+        :param name: the effect's name; part of its identity.
+        :param fn: the author's function; gets an ``EffectContext`` first where its first parameter is called ``ctx``.
+        :param args: its arguments, by position.
+        :param options: ``key, scope, on_in_doubt, identity, on_conflict, timeout, retries``.
+        :return: the stored result.
+        :raises EffectKeyRequiredError: if the call needs a business key of its own.
+        :raises EffectConflictError: if the key was used with another request.
+        :raises EffectInDoubtError: if an earlier call's outcome is unknown and a person must decide.
+        """
+        unknown = [option for option in options if option not in EFFECT_OPTION_NAMES]
+        if unknown:
+            shown = getattr(fn, "__qualname__", "fn")
+            if fn.__module__ and "." not in shown and isinstance(fn.__module__, str):
+                shown = f"{fn.__module__.split('.')[0]}.{shown}"
+            raise TypeError(
+                f"effect() got an unexpected keyword {unknown[0]!r}. Keywords are options of the effect; pass the "
+                f"function's own by position or partial({shown}, {unknown[0]}=...)"
+            )
+        refuse_coroutine("effect", name, fn)
+        self._session.gate.check()
+        checked = effect_options(options, self._effect_defaults)
+        call = EffectCall(self._session, name, fn, args, checked, self._names.identify(name, checked))
+        result: R = call.run()
+        return result
+
+    def emit(self, kind: str, **data: Any) -> None:
+        """
+        Write an event that others can follow; committed before this returns.
+
+        :param kind: what happened.
+        :param data: anything that can be stored; secrets are masked.
+        """
+        self._session.gate.check()
+        self._session.recorder.event(kind, masked(data, self._session.services.host.redact))
+
+    def progress(self, done: int, total: int | None = None, message: str = "") -> None:
+        """
+        Say how far the task is; at most one event a second, the last one always.
+
+        :param done: units done.
+        :param total: units in all, where known.
+        :param message: one line.
+        """
+        self._session.gate.check()
+        now = self._session.services.clock.monotonic()
+        if done != total and self._progress_at is not None and now - self._progress_at < PROGRESS_SECONDS:
+            return
+        self._progress_at = now
+        self.emit("progress", done=done, total=total, message=message)
+
+    def save(self, value: Any, *, name: str | None = None, media_type: str | None = None) -> ArtifactRef:
+        """
+        Store bytes in the artifact store, as given, by content hash.
+
+        :param value: text, bytes, a ``Path``, a binary stream, or anything that can be stored.
+        :param name: what people see; never part of the address.
+        :param media_type: guessed from the name where left out.
+        """
+        self._session.gate.check()
+        return save_file(self._session, value, name, media_type)
+
+    def load(self, ref: ArtifactRef) -> Any:
+        """
+        Read an artifact back.
+
+        :param ref: what ``save`` gave.
+        """
+        self._session.gate.check()
+        return ref.load()

@@ -1,0 +1,95 @@
+"""
+Renew the lease, see that it is lost or asked for, and end an attempt that is superseded.
+
+The watchdog never kills between a call and its record: it ends the process at once between units, else when what is in
+hand is recorded or has had its time.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from airflow_aiflow.durable.execution import Lease
+from airflow_aiflow.durable.lease import LeaseRules
+from airflow_aiflow.durable.ports import Clock, Host, Ledger
+from airflow_aiflow.exceptions import LedgerError
+from airflow_aiflow.runtime.gate import Gate
+
+#: How often the watchdog looks whether the unit in hand is recorded.
+WATCH_SECONDS = 0.1
+
+
+class Heartbeat:
+    """
+    Beat from a thread of its own.
+
+    :param patience: seconds that a unit in hand without a timeout of its own gets once the attempt is superseded.
+    """
+
+    def __init__(
+        self, ledger: Ledger, lease: Lease, rules: LeaseRules, gate: Gate, host: Host, clock: Clock, *, patience: float
+    ) -> None:
+        self._ledger = ledger
+        self._lease = lease
+        self._rules = rules
+        self._gate = gate
+        self._host = host
+        self._clock = clock
+        self._patience = patience
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="aiflow-heartbeat", daemon=True)
+
+    def start(self) -> None:
+        """Start beating; the take-over itself was the first beat."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Beat no more."""
+        self._stop.set()
+        if threading.current_thread() is not self._thread and self._thread.ident is not None:
+            self._thread.join(timeout=self._rules.interval)
+
+    def beat(self) -> bool:
+        """
+        Beat once.
+
+        :return: whether the lease is still ours, as far as the ledger could be asked.
+        """
+        try:
+            beat = self._ledger.beat(self._lease, ttl=self._rules.ttl, idle=self._gate.idle, step=self._gate.step)
+        except LedgerError:
+            # The next beat tries again; that the lease may lapse meanwhile is checked by every start, in the ledger.
+            return True
+        if not beat.held:
+            self._gate.supersede("a later attempt of this task took over")
+        elif beat.wanted:
+            self._gate.supersede("a later attempt of this task waits for this one to let go")
+        return beat.held
+
+    def _run(self) -> None:
+        held = True
+        while not self._stop.wait(self._rules.interval):
+            held = self.beat()
+            if self._gate.superseded is not None:
+                self._end(held)
+                return
+
+    def _end(self, held: bool) -> None:
+        began = last = self._clock.monotonic()
+        while not self._gate.quiet and self._clock.monotonic() - began < self._patience:
+            if self._stop.wait(WATCH_SECONDS):
+                return
+            if held and self._clock.monotonic() - last >= self._rules.interval:
+                held, last = self.beat(), self._clock.monotonic()
+        if self._stop.is_set():
+            return
+        if held and self._gate.quiet:
+            self._let_go()
+        self._host.end_process(f"{self._gate.superseded}; this attempt ends")
+
+    def _let_go(self) -> None:
+        try:
+            self._ledger.let_go(self._lease)
+        except LedgerError:
+            # It lapses by itself.
+            return

@@ -1,0 +1,189 @@
+"""Turn values into what the ledger keeps, and back: small ones inline, large ones as artifacts, secrets never."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from airflow_aiflow.durable.failpoint import failpoint
+from airflow_aiflow.durable.payload import decode, encode
+from airflow_aiflow.durable.ports import ArtifactStore, Host
+from airflow_aiflow.durable.record import Stored
+from airflow_aiflow.exceptions import ArtifactError
+
+#: How deep a value is searched for secrets; the codec refuses what is deeper than that anyway.
+SECRET_DEPTH = 60
+
+
+def result_type(fn: Callable[..., Any]) -> Any:
+    """
+    Read the class by which a function's result is rebuilt.
+
+    :param fn: the author's function; a ``partial`` counts as what it wraps.
+    :return: the return annotation; ``None`` where there is none that can be resolved.
+    """
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    return _hints(fn).get("return")
+
+
+def argument_types(fn: Callable[..., Any]) -> Mapping[str, Any]:
+    """
+    Read the classes by which recorded arguments are rebuilt.
+
+    :param fn: the author's function.
+    """
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    return _hints(fn)
+
+
+@functools.lru_cache(maxsize=1024)
+def _hints(fn: Callable[..., Any]) -> Mapping[str, Any]:
+    try:
+        return typing.get_type_hints(fn)
+    except Exception:  # annotations are the author's: names that exist for the type checker alone, for example
+        return {}
+
+
+def find_secret(value: Any, is_secret: Callable[[str], bool], path: str = "", depth: int = 0) -> str | None:
+    """
+    Look for a text that the host's masker knows.
+
+    :param value: plain data; other objects are looked at through their attributes' dictionary.
+    :param is_secret: the masker's word.
+    :return: the path of the first one, ``None`` where there is none.
+    """
+    if isinstance(value, str):
+        return (path or "value") if is_secret(value) else None
+    if value is None or isinstance(value, int | float | bytes) or depth > SECRET_DEPTH:
+        return None
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            found = find_secret(key, is_secret, f"{path}.{key}", depth + 1) if isinstance(key, str) else None
+            found = found or find_secret(item, is_secret, f"{path}[{key!r}]", depth + 1)
+            if found:
+                return found
+        return None
+    if isinstance(value, list | tuple | set | frozenset):
+        for index, item in enumerate(value):
+            found = find_secret(item, is_secret, f"{path}[{index}]", depth + 1)
+            if found:
+                return found
+        return None
+    fields = getattr(value, "__dict__", None)
+    return find_secret(fields, is_secret, path, depth + 1) if isinstance(fields, dict) else None
+
+
+def masked(value: Any, redact: Callable[[str], str]) -> Any:
+    """
+    Mask the secrets in plain data.
+
+    :param value: text, lists, tuples and dicts are looked into; anything else is left.
+    :param redact: the masker.
+    """
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, dict):
+        return {masked(key, redact): masked(item, redact) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(masked(item, redact) for item in value)
+    return value
+
+
+class Payloads:
+    """
+    Store and load values.
+
+    :param store: gives the artifact store at the first large value.
+    :param inline_limit: bytes up to which a value stays in the ledger's row.
+    :param host: knows secrets and writes warnings.
+    """
+
+    def __init__(self, store: Callable[[], ArtifactStore], inline_limit: int, host: Host) -> None:
+        self._store = store
+        self._inline_limit = inline_limit
+        self._host = host
+        self._warned: set[str] = set()
+
+    def save(self, value: Any, name: str, as_type: Any = None) -> Stored:
+        """
+        Encode a value; a large one is in the artifact store before this returns.
+
+        :param value: the value.
+        :param name: the step's or effect's name, for messages.
+        :param as_type: the class that rebuilds it; without one a class is stored as data, with one warning.
+        :raises PayloadEncodeError: if it can't be stored, with the path.
+        """
+        encoded = encode(value)
+        if encoded.flattened and as_type is None and name not in self._warned:
+            self._warned.add(name)
+            self._host.log(
+                f"'{name}' gives {encoded.flattened[0]} as plain data: annotate the function's return type (or pass "
+                f"output_type=) to get the class back",
+                warning=True,
+            )
+        return self.keep(encoded.data, name)
+
+    def keep(self, data: bytes, name: str) -> Stored:
+        """
+        Put encoded bytes where their size says.
+
+        :param data: the encoded bytes.
+        :param name: the step's or effect's name, for failpoints.
+        """
+        if len(data) <= self._inline_limit:
+            return Stored(inline=data)
+        sha256 = self._store().put_value(data)
+        failpoint("after_artifact_put", name)
+        return Stored(sha256=sha256)
+
+    def raw(self, stored: Stored, name: str) -> bytes:
+        """
+        Read encoded bytes back.
+
+        :param stored: what the ledger keeps.
+        :param name: the step's or effect's name: a missing artifact is reported by it.
+        """
+        if stored.inline is not None:
+            return stored.inline
+        assert stored.sha256 is not None
+        try:
+            return self._store().get_value(stored.sha256)
+        except ArtifactError as error:
+            error.add_note(f"aiflow: this artifact belongs to the record of '{name}'")
+            raise
+
+    def load(self, stored: Stored, name: str, as_type: Any = None) -> Any:
+        """
+        Read a value back.
+
+        :param stored: what the ledger keeps.
+        :param name: the step's or effect's name: a missing artifact is reported by it.
+        :param as_type: the class that rebuilds it.
+        """
+        return decode(self.raw(stored, name), as_type=as_type)
+
+    def secret_in(self, value: Any) -> str | None:
+        """
+        Look for a secret.
+
+        :param value: what is about to be stored.
+        :return: the path, ``None``: none known.
+        """
+        return find_secret(value, self._host.is_secret)
+
+
+def result_hash(stored: Stored) -> bytes:
+    """
+    Give the hash of the encoded bytes, wherever they are.
+
+    :param stored: what the ledger keeps.
+    """
+    if stored.sha256 is not None:
+        return stored.sha256
+    assert stored.inline is not None
+    return hashlib.sha256(stored.inline).digest()

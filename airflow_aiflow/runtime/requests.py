@@ -1,0 +1,231 @@
+"""
+The canonical request of an effect: what a person reads, what a conflict is judged on, what is called again after doubt.
+
+It holds the function's name, the arguments as the author gave them, and a fingerprint for each argument, so that two
+requests can be compared over a choice of arguments without the classes that made them.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from airflow_aiflow.durable.fingerprint import captured_variables, fingerprint
+from airflow_aiflow.durable.payload import decode, encode
+from airflow_aiflow.durable.trail import class_name
+from airflow_aiflow.exceptions import EffectOptionError, StepInputError
+from airflow_aiflow.runtime.payloads import argument_types
+
+#: How much of a value a conflict's message shows.
+SHOWN = 60
+
+
+@dataclass(frozen=True, slots=True)
+class EffectContext:
+    """Be given to an effect's function whose first parameter is called ``ctx``."""
+
+    #: Hand it to a target that dedups; retries keep it, only a wished repeat changes it.
+    idempotency_key: str
+    key: str
+    attempt: int
+    fence: int
+    #: Seconds that the call may take.
+    deadline: float
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Hold one call of an effect's function."""
+
+    fn: Callable[..., Any]
+    takes_ctx: bool
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    #: argument name -> fingerprint
+    prints: dict[str, bytes]
+
+    def encoded(self) -> bytes:
+        """Give the bytes that the intent keeps."""
+        prints = {name: value.hex() for name, value in self.prints.items()}
+        plain = {"function": class_name(self.fn), "args": list(self.args), "kwargs": self.kwargs}  # type: ignore[arg-type]
+        return encode(plain | {"prints": prints}).data
+
+    def fingerprint(self, identity: Sequence[str] | Literal["key"] | None = None) -> bytes:
+        """
+        Hash the request.
+
+        :param identity: the arguments that count; ``None``: all, and the function.
+        """
+        return fingerprint("request", sorted(self.prints.items()) if identity is None else self._chosen(identity))
+
+    def _chosen(self, identity: Sequence[str] | Literal["key"]) -> list[tuple[str, bytes | None]]:
+        return [] if identity == "key" else sorted((name, self.prints.get(name)) for name in identity)
+
+    def call(self, ctx: EffectContext) -> Any:
+        """
+        Call the function.
+
+        :param ctx: given where the function takes one.
+        """
+        return self.fn(*((ctx,) if self.takes_ctx else ()), *self.args, **self.kwargs)
+
+    def check_identity(self, name: str, identity: Sequence[str] | Literal["key"] | None) -> None:
+        """
+        Refuse an identity that names no argument.
+
+        :raises EffectOptionError: naming it and the arguments that there are.
+        """
+        for argument in () if identity is None or identity == "key" else identity:
+            if argument not in self.prints:
+                raise EffectOptionError(
+                    f"effect '{name}': identity names {argument!r}, which is no argument of "
+                    f"{class_name(self.fn)}({', '.join(self.prints)})"  # type: ignore[arg-type]
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRequest:
+    """Hold a request as an intent keeps it."""
+
+    function: str
+    args: list[Any]
+    kwargs: dict[str, Any]
+    prints: dict[str, str]
+
+    @classmethod
+    def read(cls, data: bytes) -> RecordedRequest:
+        """
+        Decode a request.
+
+        :param data: what ``Request.encoded`` gave.
+        """
+        plain = decode(data)
+        return cls(plain["function"], plain["args"], plain["kwargs"], plain["prints"])
+
+    def same(self, request: Request, identity: Sequence[str] | Literal["key"] | None) -> bool:
+        """
+        Compare over the arguments that count.
+
+        :param request: today's.
+        :param identity: their names; ``None``: all.
+        """
+        now = {name: value.hex() for name, value in request.prints.items()}
+        if identity == "key":
+            return True
+        if identity is None:
+            return now == self.prints
+        return all(now.get(name) == self.prints.get(name) for name in identity)
+
+    def difference(self, request: Request) -> str:
+        """
+        Say in words what differs.
+
+        :param request: today's.
+        """
+        names = argument_names(request.fn, request.takes_ctx, len(self.args))
+        then = dict(zip(names, self.args, strict=False)) | self.kwargs
+        now = dict(zip(names, request.args, strict=False)) | request.kwargs
+        changed = [
+            f"{name} {_shown(then.get(name))} -> {_shown(now.get(name))}"
+            for name in dict.fromkeys([*self.prints, *request.prints])
+            if self.prints.get(name) != (request.prints[name].hex() if name in request.prints else None)
+        ]
+        return "; ".join(changed) or "another function"
+
+    def as_request(self, request: Request) -> Request:
+        """
+        Rebuild the recorded request, to be called again with the recorded arguments.
+
+        :param request: today's, which gives the function and its argument classes.
+        """
+        types = argument_types(request.fn)
+        names = argument_names(request.fn, request.takes_ctx, len(self.args))
+        args = tuple(_rebuilt(value, types.get(name)) for name, value in zip(names, self.args, strict=True))
+        kwargs = {name: _rebuilt(value, types.get(name)) for name, value in self.kwargs.items()}
+        prints = {name: bytes.fromhex(value) for name, value in self.prints.items()}
+        return Request(request.fn, request.takes_ctx, args, kwargs, prints)
+
+
+def _rebuilt(value: Any, as_type: Any) -> Any:
+    return value if as_type is None else decode(encode(value).data, as_type=as_type)
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."
+
+
+def argument_names(fn: Callable[..., Any], takes_ctx: bool, count: int) -> list[str]:
+    """
+    Name positional arguments.
+
+    :param fn: the function itself, no ``partial``.
+    :param takes_ctx: whether its first parameter is ours.
+    :param count: how many arguments there are.
+    :return: as many names; those of ``*args`` are numbered.
+    """
+    names: list[str] = []
+    rest = "arg"
+    try:
+        for parameter in inspect.signature(fn).parameters.values():
+            if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+                names.append(parameter.name)
+            elif parameter.kind is parameter.VAR_POSITIONAL:
+                rest = parameter.name
+    except (TypeError, ValueError):
+        pass  # a builtin without a signature
+    names = names[1:] if takes_ctx else names
+    return [*names[:count], *(f"{rest}{number}" for number in range(count - len(names)))]
+
+
+def takes_context(fn: Callable[..., Any]) -> bool:
+    """
+    Say whether a function's first parameter is called ``ctx``.
+
+    :param fn: the function itself, no ``partial``.
+    """
+    try:
+        return next(iter(inspect.signature(fn).parameters), None) == "ctx"
+    except (TypeError, ValueError):
+        return False
+
+
+def _defaults(fn: Callable[..., Any], given: dict[str, Any]) -> dict[str, Any]:
+    try:
+        parameters = inspect.signature(fn).parameters.values()
+    except (TypeError, ValueError):
+        return {}
+    return {p.name: p.default for p in parameters if p.default is not p.empty and p.name not in given}
+
+
+def make_request(name: str, fn: Callable[..., Any], args: tuple[Any, ...]) -> Request:
+    """
+    Make the canonical request of a call.
+
+    :param name: the effect's name, for messages.
+    :param fn: the author's function, or a ``partial`` of it.
+    :param args: the author's arguments.
+    :raises EffectOptionError: if the function is a closure: a person must be able to read the request.
+    :raises StepInputError: if an argument has no canonical form.
+    """
+    kwargs: dict[str, Any] = {}
+    while isinstance(fn, functools.partial):
+        args, kwargs, fn = (*fn.args, *args), {**fn.keywords, **kwargs}, fn.func
+    captured = captured_variables(fn)
+    if captured:
+        raise EffectOptionError(
+            f"effect '{name}': its function captures {', '.join(map(repr, captured))}. A person must be able to read "
+            f"the request: use a function of the module and pass what it needs by position"
+        )
+    takes_ctx = takes_context(fn)
+    given = dict(zip(argument_names(fn, takes_ctx, len(args)), args, strict=True)) | kwargs
+    prints: dict[str, bytes] = {}
+    for argument, value in (given | _defaults(fn, given)).items():
+        try:
+            prints[argument] = fingerprint(value)
+        except StepInputError as error:
+            raise StepInputError(f"effect '{name}', argument '{argument}': {error}. Nothing was sent") from error
+    return Request(fn, takes_ctx, args, kwargs, prints)

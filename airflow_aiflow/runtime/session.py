@@ -1,0 +1,80 @@
+"""The parts of one attempt at work, put together once and handed to whatever a flow call needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_aiflow.durable.attempt import Attempt
+from airflow_aiflow.durable.execution import Taken
+from airflow_aiflow.durable.ports import ArtifactStore, Clock, Host, Ledger
+from airflow_aiflow.durable.settings import FlowSettings
+from airflow_aiflow.exceptions import PayloadEncodeError
+from airflow_aiflow.llm.call import ModelCaller
+from airflow_aiflow.runtime.deadline import Deadlines
+from airflow_aiflow.runtime.gate import Gate
+from airflow_aiflow.runtime.heartbeat import Heartbeat
+from airflow_aiflow.runtime.journal import Journal
+from airflow_aiflow.runtime.payloads import Payloads
+from airflow_aiflow.runtime.recorder import Recorder
+from airflow_aiflow.runtime.replay import Replay
+from airflow_aiflow.runtime.spool import Spool
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """
+    Hold what an attempt needs from outside.
+
+    :param ledger: the source of truth.
+    :param store: gives the artifact store; called when something large is stored or read first.
+    :param host: what runs the task.
+    :param settings: the deployment's.
+    :param clock: time.
+    :param models: makes model calls; ``None``: ``flow.llm`` is refused.
+    """
+
+    ledger: Ledger
+    store: Callable[[], ArtifactStore]
+    host: Host
+    settings: FlowSettings
+    clock: Clock
+    models: Callable[[], ModelCaller] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """Hold one attempt at work."""
+
+    services: Services
+    attempt: Attempt
+    taken: Taken
+    replay: Replay
+    recorder: Recorder
+    payloads: Payloads
+    journal: Journal
+    gate: Gate
+    deadlines: Deadlines
+    heartbeat: Heartbeat
+    spool: Spool | None = None
+    step_timeout: float | None = None
+
+    @property
+    def where(self) -> str:
+        """Name the attempt in messages."""
+        return f"attempt {self.taken.number} of {self.attempt.execution}"
+
+    def keep_unstorable(self, name: str, value: Any, error: PayloadEncodeError) -> None:
+        """
+        Keep, as text for people, a paid result that can't be stored.
+
+        :param name: the step's name.
+        :param value: the result.
+        :param error: why it can't be stored; gets a note that says where the text is.
+        """
+        if self.spool is None:
+            return
+        text = self.services.host.redact(repr(value))
+        path = self.spool.keep_text(name, f"{self.where}\n{error}\n{text}\n")
+        error.add_note(f"aiflow: the result of '{name}' is kept as text in {path.name} in the spool")

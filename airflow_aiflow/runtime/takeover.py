@@ -1,0 +1,83 @@
+"""
+Take an execution over: read the sign, wait for a live owner to let go, raise the fence.
+
+The sign is decided on the fence on which it was computed; where that moved meanwhile, everything is looked at again.
+"""
+
+from __future__ import annotations
+
+from airflow_aiflow.durable.attempt import Attempt, Owner
+from airflow_aiflow.durable.execution import ExecutionState, Standing, Taken
+from airflow_aiflow.durable.ports import Clock, Ledger
+from airflow_aiflow.durable.settings import FlowSettings
+from airflow_aiflow.durable.sign import Sign, begins_generation, read_sign
+from airflow_aiflow.exceptions import AttemptSuperseded, LedgerError
+from airflow_aiflow.runtime import process
+
+#: How long a killed process gets to vanish; SIGKILL needs no cooperation, only the scheduler's next tick.
+KILL_SECONDS = 10.0
+
+#: Seconds between two looks at the lease that is waited for.
+LOOK_SECONDS = 0.25
+
+#: Take-overs that may fail in a row because the fence moved; more means that two attempts push each other out for ever.
+MOST_ROUNDS = 50
+
+
+def take_over(attempt: Attempt, ledger: Ledger, settings: FlowSettings, clock: Clock, *, ttl: float) -> Taken:
+    """
+    Take an execution over for an attempt.
+
+    :param attempt: the newcomer.
+    :param ttl: seconds of the lease.
+    :return: the lease with its fence, and what stood before.
+    :raises AttemptSuperseded: if a later attempt has been at work already.
+    """
+    for _ in range(MOST_ROUNDS):
+        standing = ledger.standing(attempt.execution)
+        sign = read_sign(standing.counters if standing else None, attempt.counters)
+        if sign is Sign.OLDER:
+            raise AttemptSuperseded(f"a later attempt of {attempt.execution} has been at work; this older one ends")
+        if standing is not None and not _freed(standing, attempt, ledger, settings, clock):
+            continue
+        taken = ledger.take_over(
+            attempt,
+            sign=sign,
+            seen=standing.fence if standing else None,
+            new_generation=begins_generation(sign, attempt.on_clear),
+            ttl=ttl,
+        )
+        if taken is not None:
+            return taken
+    raise LedgerError(f"{attempt.execution}: other attempts took over {MOST_ROUNDS} times in a row; this one gives up")
+
+
+def _freed(standing: Standing, attempt: Attempt, ledger: Ledger, settings: FlowSettings, clock: Clock) -> bool:
+    """Wait for the owner; ``False``: the row moved, look again."""
+    if standing.lease_left <= 0:
+        # A finished or parked owner may live on for a moment: Airflow is still hearing of it.
+        if standing.state is ExecutionState.RUNNING:
+            _end_stale(standing.owner, clock)
+        return True
+    if process.is_dead(standing.owner):
+        return True
+    ledger.want(standing.execution_pk, standing.fence, attempt.counters.ti_id)
+    deadline = clock.monotonic() + settings.handover
+    while clock.monotonic() < deadline:
+        clock.wait(LOOK_SECONDS)
+        now = ledger.standing(attempt.execution)
+        if now is None or now.fence != standing.fence:
+            return False
+        if now.lease_left <= 0:
+            return True
+        if process.is_dead(standing.owner):
+            return True
+    return True
+
+
+def _end_stale(owner: Owner, clock: Clock) -> None:
+    """End a process that let its lease lapse and is found here: stopped, or an orphan that no longer beats."""
+    if process.is_dead(owner) is not False:
+        return
+    process.kill(owner)
+    clock.wait(KILL_SECONDS, until=lambda: process.is_dead(owner) is not False)

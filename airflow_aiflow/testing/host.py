@@ -1,0 +1,53 @@
+"""The host of tests: collects the log, knows given secrets, and notes a wish to end the process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection
+
+from airflow_aiflow.durable.execution import ExecutionState
+
+MASK = "***"
+
+
+class TestingHost:
+    """
+    Be what runs the task.
+
+    :param secrets: texts that Airflow's masker would know.
+    """
+
+    __test__ = False  # not a test class, whatever pytest thinks of its name
+
+    def __init__(self, secrets: Collection[str] = ()) -> None:
+        self.secrets = frozenset(secrets)
+        self.lines: list[str] = []
+        self.warnings: list[str] = []
+        #: Set when the watchdog wants the process to end.
+        self.ended = threading.Event()
+        self.end_reason = ""
+
+    def log(self, line: str, *, warning: bool = False) -> None:
+        """Collect a line."""
+        self.lines.append(line)
+        if warning:
+            self.warnings.append(line)
+
+    def is_secret(self, text: str) -> bool:
+        """Say whether a text holds a given secret."""
+        return any(secret in text for secret in self.secrets)
+
+    def redact(self, text: str) -> str:
+        """Mask the given secrets."""
+        for secret in self.secrets:
+            text = text.replace(secret, MASK)
+        return text
+
+    def ending(self, error: BaseException) -> ExecutionState | None:
+        """Read every exception as the code's own error."""
+        return ExecutionState.FAILED if isinstance(error, Exception) else None
+
+    def end_process(self, why: str) -> None:
+        """Note the wish; a test's process goes on."""
+        self.end_reason = why
+        self.ended.set()

@@ -1,0 +1,146 @@
+"""Attempts of one execution, made as Airflow makes them."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+from uuid import UUID
+
+from airflow_aiflow.durable.attempt import Attempt, Counters, OnClear, Owner
+from airflow_aiflow.durable.identity import ExecutionId
+from airflow_aiflow.durable.ports import ArtifactStore, Clock, Ledger
+from airflow_aiflow.durable.settings import FlowSettings
+from airflow_aiflow.llm.call import ModelCaller
+from airflow_aiflow.runtime.attempt_run import open_flow, run_attempt
+from airflow_aiflow.runtime.flow import Flow
+from airflow_aiflow.runtime.session import Services
+from airflow_aiflow.storage.memory import MemoryLedger
+from airflow_aiflow.storage.memory_artifacts import MemoryArtifactStore
+from airflow_aiflow.testing.clock import ManualClock
+from airflow_aiflow.testing.host import TestingHost
+from airflow_aiflow.testing.models import ScriptedModels
+
+R = TypeVar("R")
+
+#: When every run of a test was due.
+RUN_AFTER = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def uuid7() -> UUID:
+    """Make an id that sorts by the moment at which it was made, as Airflow's task instances have."""
+    stamp = (time.time_ns() // 1_000_000) & ((1 << 48) - 1)
+    noise = int.from_bytes(os.urandom(10), "big")
+    number = (stamp << 80) | noise
+    number = (number & ~(0xF << 76)) | (7 << 76)
+    return UUID(int=(number & ~(0x3 << 62)) | (0x2 << 62))
+
+
+class DurableTask:
+    """
+    Be one task instance of one run, with a ledger and a store of its own unless they are given.
+
+    :param settings: the deployment's.
+    :param secrets: texts that Airflow's masker would know.
+    :param retries: of the task.
+    """
+
+    def __init__(
+        self,
+        *,
+        dag_id: str = "dag",
+        run_id: str = "run",
+        task_id: str = "task",
+        map_index: int = -1,
+        ledger: Ledger | None = None,
+        store: ArtifactStore | None = None,
+        models: ModelCaller | None = None,
+        clock: Clock | None = None,
+        settings: FlowSettings | None = None,
+        secrets: tuple[str, ...] = (),
+        retries: int = 3,
+        on_clear: OnClear = "auto",
+    ) -> None:
+        self.clock: Clock = clock or ManualClock()
+        self.ledger: Ledger = ledger or MemoryLedger(self.clock)
+        self.store: ArtifactStore = store or MemoryArtifactStore()
+        self.models: ModelCaller = models or ScriptedModels()
+        self.host = TestingHost(secrets)
+        self.settings = settings or FlowSettings()
+        self.execution = ExecutionId(dag_id, run_id, task_id, map_index)
+        self._on_clear: OnClear = on_clear
+        self._next = Counters(
+            ti_id=uuid7(), try_number=1, max_tries=retries, retries=retries, clear_number=0, run_after=RUN_AFTER
+        )
+        self._last = self._next
+
+    @property
+    def services(self) -> Services:
+        """What an attempt works with."""
+        return Services(
+            ledger=self.ledger,
+            store=lambda: self.store,
+            host=self.host,
+            settings=self.settings,
+            clock=self.clock,
+            models=lambda: self.models,
+        )
+
+    def attempt(self) -> Attempt:
+        """Describe the attempt that is next, in this process."""
+        owner = Owner(
+            hostname=socket.gethostname(),
+            boot_id="",  # nobody's death can be verified: the lease decides, as between two machines
+            pid_namespace=0,
+            pid=os.getpid(),
+            start=0,
+            ti_id=str(self._next.ti_id),
+        )
+        return Attempt(
+            execution=self.execution,
+            counters=self._next,
+            owner=owner,
+            mapped=self.execution.map_index >= 0,
+            on_clear=self._on_clear,
+        )
+
+    def run(self, body: Callable[[Flow], R]) -> R:
+        """
+        Run one attempt; the next call is Airflow's automatic retry of it.
+
+        :param body: the durable task's body.
+        """
+        attempt = self.attempt()
+        self._last = self._next
+        self.retried()
+        return run_attempt(attempt, self.services, body)
+
+    def retried(self) -> None:
+        """Make the next attempt an automatic retry."""
+        self._next = replace(self._next, ti_id=uuid7(), try_number=self._next.try_number + 1)
+
+    def cleared(self) -> None:
+        """Make the next attempt one that a person's clear started."""
+        done = self._next.try_number - 1
+        self._next = replace(self._next, max_tries=done + self._next.retries, clear_number=self._next.clear_number + 1)
+
+    def same_again(self) -> None:
+        """Make the next attempt the last one again, as after a reschedule."""
+        self._next = self._last
+
+
+@contextmanager
+def flow(**options: Any) -> Iterator[Flow]:
+    """
+    Give one attempt in memory, for ``with flow() as f: assert my_code(f) == ...``.
+
+    :param options: those of ``DurableTask``.
+    """
+    task = DurableTask(**options)
+    with open_flow(task.attempt(), task.services) as opened:
+        yield opened

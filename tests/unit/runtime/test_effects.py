@@ -1,0 +1,319 @@
+"""Effects: intend, act, record; what is unknown is never sent again without a word."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from airflow_aiflow.durable.settings import FlowSettings
+from airflow_aiflow.exceptions import (
+    EffectConflictError,
+    EffectInDoubtError,
+    EffectKeyRequiredError,
+    EffectNotAppliedError,
+    EffectOptionError,
+    FlowOptionError,
+)
+from airflow_aiflow.runtime.flow import Flow
+from airflow_aiflow.runtime.requests import EffectContext
+from airflow_aiflow.storage.memory import MemoryLedger
+from airflow_aiflow.testing import DurableTask, ManualClock, flow
+
+SENT: list[object] = []
+KEYS: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_sent() -> None:
+    SENT.clear()
+    KEYS.clear()
+
+
+class Lost(Exception):
+    """Stand for a lost reply."""
+
+
+def send(to: str, subject: str = "hello") -> str:
+    SENT.append((to, subject))
+    return f"sent to {to}"
+
+
+def pay(ctx: EffectContext, number: str) -> str:
+    SENT.append(number)
+    KEYS.append(ctx.idempotency_key)
+    return f"paid {number}"
+
+
+def lose_reply(ctx: EffectContext, number: str) -> str:
+    SENT.append(number)
+    KEYS.append(ctx.idempotency_key)
+    if len(SENT) == 1:
+        raise Lost
+    return "ok"
+
+
+def lose_mail(to: str) -> None:
+    SENT.append(to)
+    raise Lost
+
+
+def test_done_once_over_retries_and_runs() -> None:
+    clock = ManualClock()
+    ledger = MemoryLedger(clock)
+    first = DurableTask(ledger=ledger, clock=clock, run_id="r1")
+    second = DurableTask(ledger=ledger, clock=clock, run_id="r2")
+    for task in (first, first, second):
+        assert task.run(lambda f: f.effect("mail", send, "a@example.com", key="contract/1")) == "sent to a@example.com"
+    assert SENT == [("a@example.com", "hello")]
+    assert "done before by run r1: not sent again" in second.host.warnings[0]
+
+
+def test_without_a_key_the_scope_is_this_task_of_this_run() -> None:
+    """C21: two runs with the same arguments are two effects; a retry of the first is none."""
+    clock = ManualClock()
+    ledger = MemoryLedger(clock)
+    first = DurableTask(ledger=ledger, clock=clock, run_id="r1")
+    second = DurableTask(ledger=ledger, clock=clock, run_id="r2")
+    for task in (first, second, first):
+        task.run(lambda f: f.effect("mail", send, "a@example.com"))
+    assert len(SENT) == 2
+
+
+def test_a_second_call_of_a_name_needs_a_key() -> None:
+    with flow() as f:
+        f.effect("mail", send, "a")
+        with pytest.raises(EffectKeyRequiredError) as caught:
+            f.effect("mail", send, "b")
+    assert str(caught.value) == (
+        "effect 'mail' is called a second time in this task: give each call its own key=. "
+        "Nothing was sent for this call"
+    )
+    assert SENT == [("a", "hello")]
+
+
+def test_a_mapped_task_needs_a_key() -> None:
+    with flow(map_index=3) as f, pytest.raises(EffectKeyRequiredError):
+        f.effect("mail", send, "a")
+    assert SENT == []
+
+
+def test_an_effect_inside_a_map_needs_a_key() -> None:
+    with flow() as f:
+        with pytest.raises(EffectKeyRequiredError):
+            f.map("each", lambda to: f.effect("mail", send, to), ["a"], item_key=str)
+        f.map("each", mail_with_key, ["a", "b"])
+    assert sorted(to for to, _ in SENT) == ["a", "b"]  # type: ignore[misc]
+
+
+def mail_with_key(to: str) -> str:
+    from airflow_aiflow.runtime.current import current_flow
+
+    return current_flow().effect("mail", send, to, key=f"mail/{to}")
+
+
+def test_names_are_part_of_the_identity() -> None:
+    with flow() as f:
+        f.effect("charge", send, "a", key="order/1")
+        f.effect("receipt", send, "a", key="order/1")
+    assert len(SENT) == 2
+
+
+def test_hold_fails_at_once_and_later_attempts_send_nothing() -> None:
+    task = DurableTask()
+
+    def body(f: Flow) -> None:
+        f.effect("mail", lose_mail, "a", key="k", on_in_doubt="hold")
+
+    with pytest.raises(EffectInDoubtError) as caught:
+        task.run(body)
+    assert isinstance(caught.value.__cause__, Lost)
+    for _ in range(2):
+        with pytest.raises(EffectInDoubtError, match="effect 'mail' key k"):
+            task.run(body)
+    assert SENT == ["a"]
+
+
+def test_retry_calls_again_with_the_same_key() -> None:
+    task = DurableTask()
+    assert task.run(lambda f: f.effect("pay", lose_reply, "4711", key="4711", on_in_doubt="retry")) == "ok"
+    assert SENT == ["4711", "4711"]
+    assert len(set(KEYS)) == 1
+
+
+def test_retry_after_doubt_calls_with_the_recorded_arguments() -> None:
+    task = DurableTask(settings=FlowSettings(lease=FlowSettings().lease))
+
+    def first(f: Flow) -> object:
+        return f.effect("pay", lose_reply, "old", key="k", on_in_doubt="hold")
+
+    with pytest.raises(EffectInDoubtError):
+        task.run(first)
+    got = task.run(lambda f: f.effect("pay", lose_reply, "new", key="k", on_in_doubt="retry"))
+    assert got == "ok"
+    assert SENT == ["old", "old"]
+    assert len(set(KEYS)) == 1
+
+
+def test_retry_without_ctx_is_refused_before_the_intent() -> None:
+    with flow() as f, pytest.raises(EffectOptionError, match="first parameter `ctx`"):
+        f.effect("mail", send, "a", key="k", on_in_doubt="retry")
+    assert SENT == []
+
+
+def refused(to: str) -> str:
+    SENT.append(to)
+    if len(SENT) < 3:
+        raise EffectNotAppliedError("busy", retry_after=7)
+    return "ok"
+
+
+def test_what_was_surely_not_applied_is_tried_again_after_the_wait_asked_for() -> None:
+    clock = ManualClock()
+    with flow(clock=clock) as f:
+        assert f.effect("mail", refused, "a", key="k") == "ok"
+    assert SENT == ["a", "a", "a"]
+    assert clock.waits.count(7) == 2
+
+
+def always_refused(to: str) -> str:
+    SENT.append(to)
+    raise EffectNotAppliedError("no")
+
+
+def test_retries_end_and_the_effect_can_be_tried_later() -> None:
+    task = DurableTask()
+    with pytest.raises(EffectNotAppliedError):
+        task.run(lambda f: f.effect("mail", always_refused, "a", key="k", retries=1))
+    assert SENT == ["a", "a"]
+    assert task.run(lambda f: f.effect("mail", send, "b", key="k")) == "sent to b"
+
+
+def test_a_conflict_names_what_differs_and_the_ways_out() -> None:
+    clock = ManualClock()
+    ledger = MemoryLedger(clock)
+    DurableTask(ledger=ledger, clock=clock, run_id="r1").run(
+        lambda f: f.effect("mail", send, "a", "Risk 2", key="contract/a.pdf")
+    )
+    other = DurableTask(ledger=ledger, clock=clock, run_id="r2")
+    with pytest.raises(EffectConflictError) as caught:
+        other.run(lambda f: f.effect("mail", send, "a", "Risk 4", key="contract/a.pdf"))
+    message = str(caught.value)
+    assert "effect 'mail' key contract/a.pdf was done" in message
+    assert "subject 'Risk 2' -> 'Risk 4'. Nothing was sent." in message
+    assert len(SENT) == 1
+    assert other.run(lambda f: f.effect("mail", send, "a", "Risk 4", key="contract/a.pdf", identity=("to",)))
+    assert other.run(lambda f: f.effect("mail", send, "a", "Risk 4", key="contract/a.pdf", on_conflict="keep"))
+    assert len(SENT) == 1
+
+
+def test_an_earlier_generation_of_the_same_execution_is_kept() -> None:
+    task = DurableTask(on_clear="fresh")
+    task.run(lambda f: f.effect("mail", send, "a", "Risk 2", key="k"))
+    task.cleared()
+
+    def body(f: Flow) -> object:
+        assert f.generation == 2
+        return f.effect("mail", send, "a", "Risk 4", key="k")
+
+    assert task.run(body) == "sent to a"
+    assert len(SENT) == 1
+    assert any("the recorded result is kept" in line for line in task.host.warnings)
+
+
+def test_an_unknown_keyword_is_explained() -> None:
+    with flow() as f, pytest.raises(TypeError) as caught:
+        f.effect("post", send, "a", json={})
+    assert (
+        "effect() got an unexpected keyword 'json'. Keywords are options of the effect; pass the function's own by "
+        in str(caught.value)
+    )
+
+
+def test_partial_gives_keywords() -> None:
+    task = DurableTask()
+    for _ in range(2):
+        task.run(lambda f: f.effect("mail", partial(send, subject="x"), "a", key="k"))
+    assert SENT == [("a", "x")]
+
+
+def test_closures_are_refused() -> None:
+    text = "x"
+    with flow() as f, pytest.raises(EffectOptionError, match="captures 'text'"):
+        f.effect("mail", lambda to: SENT.append(text), "a", key="k")
+    assert SENT == []
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"key": ""}, "key is empty"),
+        ({"key": "x" * 513}, "513 characters"),
+        ({"key": 5}, "key must be a str, got int 5"),
+        ({"key": "k", "on_in_doubt": "maybe"}, "on_in_doubt must be 'ask', 'hold' or 'retry', got 'maybe'"),
+        ({"key": "k", "scope": "team"}, "scope must be"),
+        ({"key": "k", "identity": "to"}, "write identity=('to',)"),
+        ({"key": "k", "identity": ("whom",)}, "identity names 'whom'"),
+        ({"key": "k", "retries": -1}, "retries must be a whole number"),
+    ],
+)
+def test_wrong_options_are_refused_before_the_intent(options: dict[str, object], words: str) -> None:
+    with flow() as f, pytest.raises(EffectOptionError) as caught:
+        f.effect("mail", send, "a", **options)
+    assert words in str(caught.value)
+    assert SENT == []
+
+
+@pytest.mark.parametrize("option", ["reconcile", "require_approval", "dedup_ttl", "compensate", "classify"])
+def test_options_of_later_releases_are_refused(option: str) -> None:
+    with flow() as f, pytest.raises(FlowOptionError, match=f"{option}= of an effect is not built yet"):
+        f.effect("mail", send, "a", key="k", **{option: 1})
+    assert SENT == []
+
+
+def test_a_request_with_a_secret_is_refused() -> None:
+    with flow(secrets=("sk-test-123",)) as f, pytest.raises(EffectOptionError, match="holds a secret"):
+        f.effect("mail", send, "Bearer sk-test-123", key="k")
+    assert SENT == []
+
+
+def odd_result(to: str) -> object:
+    SENT.append(to)
+    return object()
+
+
+def test_a_result_that_cannot_be_stored_never_costs_the_record() -> None:
+    task = DurableTask()
+    first = task.run(lambda f: f.effect("mail", odd_result, "a", key="k"))
+    assert task.run(lambda f: f.effect("mail", odd_result, "a", key="k")) == first
+    assert SENT == ["a"]
+    assert any("can't be stored" in line for line in task.host.warnings)
+
+
+def slow_start(clock: ManualClock) -> None:
+    clock.advance(60)
+
+
+def test_an_intent_that_grew_old_before_its_call_is_settled_and_made_anew() -> None:
+    clock = ManualClock()
+    ledger = MemoryLedger(clock)
+    real, once = ledger.intend, iter([True])
+
+    def late(lease: object, intent: object) -> object:
+        answer = real(lease, intent)  # type: ignore[arg-type]
+        if next(once, False):
+            clock.advance(6)  # the process is frozen between the commit and the call
+        return answer
+
+    ledger.intend = late  # type: ignore[method-assign, assignment]
+    task = DurableTask(ledger=ledger, clock=clock)
+    assert task.run(lambda f: f.effect("mail", send, "a", key="k")) == "sent to a"
+    assert len(SENT) == 1
+
+
+def test_a_release_name_with_odd_text_is_exact() -> None:
+    """I16: NFC and NFD forms of one word are two keys."""
+    with flow() as f:
+        f.effect("mail", send, "a", key="caf\u00e9")
+        f.effect("mail", send, "a", key="cafe\u0301")
+    assert len(SENT) == 2
