@@ -1,0 +1,64 @@
+"""
+What a model call cost, from the responses that it took.
+
+Prices come from the list inside the ``genai-prices`` package: nothing is fetched. A model that is not in it costs an
+unknown amount, never zero.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from airflow_aiflow.durable.record import Usage
+
+if TYPE_CHECKING:
+    from pydantic_ai.messages import ModelResponse
+
+log = logging.getLogger(__name__)
+
+#: Models that were said to have no known price, so that a task of a thousand calls says it once.
+_said: set[str] = set()
+
+
+def usage_of(responses: Sequence[ModelResponse], *, model: str) -> Usage:
+    """
+    Add up the responses of one call: more than one where an answer did not fit and the model was asked again.
+
+    :param responses: in order; the last one names the model and the response.
+    :param model: the name that was asked for, where the provider names none.
+    :return: tokens; cost in US dollars, ``None`` where the price of one of the responses is unknown.
+    """
+    if not responses:
+        return Usage(model=model)
+    name = responses[-1].model_name or model
+    costs = [_cost(response) for response in responses]
+    known = [cost for cost in costs if cost is not None]
+    if len(known) < len(costs):
+        _say_unknown(name)
+    return Usage(
+        model=name,
+        response_id=responses[-1].provider_response_id,
+        tokens_in=sum(response.usage.input_tokens for response in responses),
+        tokens_out=sum(response.usage.output_tokens for response in responses),
+        cost=sum(known, Decimal(0)) if len(known) == len(costs) else None,
+    )
+
+
+def _cost(response: ModelResponse) -> Decimal | None:
+    if response.usage.cost is not None:  # what a gateway reported, or the list's price
+        return response.usage.cost
+    if not response.usage.has_values() or not response.model_name:
+        return None
+    try:
+        return response.cost().total_price
+    except (LookupError, ValueError):
+        return None
+
+
+def _say_unknown(model: str) -> None:
+    if model not in _said:
+        _said.add(model)
+        log.warning("no price is known for model '%s' (or it reported no tokens): its cost stays unknown", model)
