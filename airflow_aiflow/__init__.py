@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from airflow_aiflow.decorators.typed import durable as durable
     from airflow_aiflow.exceptions import EffectNotAppliedError as EffectNotAppliedError
 
 __version__ = "0.1.0"
@@ -12,9 +13,10 @@ __version__ = "0.1.0"
 #: Public name -> module. Lazy, so that a DAG file pays for nothing that it does not use.
 _HOMES = {
     "EffectNotAppliedError": "exceptions",
+    "durable": "durable",  # the sub-package itself, which is the decorator too
 }
 
-__all__ = ["EffectNotAppliedError"]
+__all__ = ["EffectNotAppliedError", "durable"]
 
 
 def __getattr__(name: str) -> Any:
@@ -23,4 +25,5 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"{__name__}.{home}"), name)
+    module = import_module(f"{__name__}.{home}")
+    return module if home == name else getattr(module, name)

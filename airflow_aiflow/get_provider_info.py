@@ -53,7 +53,7 @@ def _minio() -> dict[str, Any]:
         "conn-fields": {
             "bucket": {
                 "label": "Bucket",
-                "description": "Where artifacts go; made at first use where the key may make buckets.",
+                "description": "An existing bucket for the artifacts.",
                 "schema": {"type": ["string", "null"]},
             },
             "prefix": {
@@ -70,6 +70,11 @@ def _minio() -> dict[str, Any]:
                 "label": "TLS",
                 "description": "Whether to speak TLS; an endpoint that begins with http:// or https:// decides itself.",
                 "schema": {"type": ["boolean", "null"]},
+            },
+            "public_url": {
+                "label": "Public address",
+                "description": "Where people's browsers reach the same server, when that is not the endpoint.",
+                "schema": {"type": ["string", "null"]},
             },
         },
     }

@@ -1,0 +1,1 @@
+"""The decorators that DAG authors write: faces of the flow."""

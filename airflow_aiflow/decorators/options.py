@@ -1,0 +1,76 @@
+"""
+The options of a durable task, checked while the DAG file is parsed.
+
+Options that a later release brings are refused by name, so that nobody relies on a promise that is not kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_aiflow.durable.attempt import OnClear
+from airflow_aiflow.durable.lease import LeaseRules
+from airflow_aiflow.durable.policy import seconds
+from airflow_aiflow.exceptions import AiflowConfigError, FlowOptionError
+from airflow_aiflow.hooks.attempt import check_on_clear
+
+#: Option -> what leaves it unused.
+NOT_BUILT: Mapping[str, Any] = {"compensate_on_failure": False, "budget": None, "labels": None}
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOptions:
+    """
+    Hold the checked options of one durable task.
+
+    :param on_clear: what a cleared task does; ``None``: the deployment's word.
+    :param step_timeout: seconds that a step without a ``timeout`` of its own may take; ``None``: no limit.
+    :param lease: the task's own lease; ``None``: the deployment's.
+    :param share_mapped: whether a mapped task may take over what its siblings recorded.
+    """
+
+    on_clear: OnClear | None = None
+    step_timeout: float | None = None
+    lease: LeaseRules | None = None
+    share_mapped: bool = True
+
+
+def task_options(given: Mapping[str, Any]) -> TaskOptions:
+    """
+    Read keywords of a durable task.
+
+    :param given: keywords; those that are none of ours are Airflow's and are left alone.
+    :raises FlowOptionError: if a value is not allowed, or an option not built yet.
+    """
+    for name, unused in NOT_BUILT.items():
+        if given.get(name, unused) != unused:
+            raise FlowOptionError(f"{name}= of a durable task is not built yet; leave it out")
+    if given.get("recovery", "auto") != "auto":
+        raise FlowOptionError(f"recovery must be 'auto' until recovery is built, got {given['recovery']!r}")
+    _check_max_recoveries(given.get("max_recoveries"))
+    return TaskOptions(
+        on_clear=None if given.get("on_clear") is None else check_on_clear(given["on_clear"]),
+        step_timeout=None if given.get("step_timeout") is None else seconds(given["step_timeout"], "step_timeout"),
+        lease=None if given.get("lease") is None else _lease(given["lease"]),
+        share_mapped=_share_mapped(given.get("share_mapped", True)),
+    )
+
+
+def _lease(value: Any) -> LeaseRules:
+    try:
+        return LeaseRules.of_ttl(seconds(value, "lease"))
+    except AiflowConfigError as error:
+        raise FlowOptionError(f"lease={value!r}: {error}") from None
+
+
+def _share_mapped(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise FlowOptionError(f"share_mapped must be True or False, got {value!r}")
+    return value
+
+
+def _check_max_recoveries(value: Any) -> None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
+        raise FlowOptionError(f"max_recoveries must be a whole number from 0, got {value!r}")

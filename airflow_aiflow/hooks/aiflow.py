@@ -1,0 +1,179 @@
+"""
+The root of composition for task processes: from Airflow's connections and configuration to what a flow works with.
+
+A process has one ledger pool and one artifact store for each connection; a forked child makes its own, for sockets
+must not be shared.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from airflow.sdk import BaseHook
+
+from airflow_aiflow.config import flow_settings
+from airflow_aiflow.exceptions import AiflowConfigError
+
+if TYPE_CHECKING:
+    from airflow.sdk import Connection
+
+    from airflow_aiflow.durable.ports import ArtifactStore, Host, Ledger
+    from airflow_aiflow.durable.settings import FlowSettings
+    from airflow_aiflow.llm.call import ModelCaller
+    from airflow_aiflow.runtime.session import Services
+    from airflow_aiflow.storage.s3 import S3ArtifactStore
+    from airflow_aiflow.storage.s3_settings import S3Settings
+
+T = TypeVar("T")
+
+_lock = threading.Lock()
+_made: dict[tuple[int, str, str], Any] = {}
+
+
+def _once_per_process(kind: str, conn_id: str, make: Callable[[], T]) -> T:
+    key = (os.getpid(), kind, conn_id)
+    with _lock:
+        if key not in _made:
+            _made[key] = make()
+        found: T = _made[key]
+        return found
+
+
+def close_all() -> None:
+    """Give back what this process has opened: for programs that go on after their flows, such as ``dag.test()``."""
+    with _lock:
+        mine = [key for key in _made if key[0] == os.getpid()]
+        opened = [_made.pop(key) for key in mine]
+    for one in opened:
+        if hasattr(one, "close"):
+            one.close()
+
+
+class AiflowHook(BaseHook):
+    """
+    Give the ledger, the artifact store and everything else that a flow works with.
+
+    :param ledger_conn_id: connection of type ``postgres``; ``None``: as ``[aiflow] ledger_conn_id`` says.
+    :param artifacts_conn_id: connection of type ``minio`` or ``aws``; ``None``: as ``[aiflow] artifacts_conn_id`` says.
+    """
+
+    hook_name = "aiflow"
+
+    def __init__(self, ledger_conn_id: str | None = None, artifacts_conn_id: str | None = None) -> None:
+        super().__init__()
+        self._ledger_conn_id = ledger_conn_id
+        self._artifacts_conn_id = artifacts_conn_id
+
+    @cached_property
+    def settings(self) -> FlowSettings:
+        """
+        The settings of this deployment.
+
+        :raises AiflowConfigError: if an option holds what can't be used.
+        """
+        return flow_settings()
+
+    def get_conn(self) -> Ledger:
+        """Give the ledger."""
+        return self.ledger()
+
+    def ledger(self) -> Ledger:
+        """
+        Give the ledger, with the pool of this process.
+
+        :raises AiflowConfigError: if the connection is not there or of another type.
+        """
+        conn_id = self._ledger_conn_id or self.settings.ledger_conn_id
+        return _once_per_process("ledger", conn_id, lambda: open_ledger(conn_id))
+
+    def artifact_store(self) -> ArtifactStore:
+        """
+        Give the artifact store.
+
+        :raises AiflowConfigError: if the connection is not there or of another type.
+        """
+        conn_id = self._artifacts_conn_id or self.settings.artifacts_conn_id
+        return _once_per_process("artifacts", conn_id, lambda: open_artifact_store(conn_id))
+
+    def models(self) -> ModelCaller:
+        """
+        Give who makes model calls.
+
+        :raises AiflowConfigError: if the extra ``llm`` is not installed.
+        """
+        from airflow_aiflow.llm.pydantic_ai_caller import PydanticAICaller
+
+        return PydanticAICaller()
+
+    def services(self, host: Host) -> Services:
+        """
+        Put together what a flow works with.
+
+        :param host: what runs the task.
+        """
+        from airflow_aiflow.runtime.clock import SystemClock
+        from airflow_aiflow.runtime.session import Services
+
+        return Services(
+            ledger=self.ledger(),
+            store=self.artifact_store,
+            host=host,
+            settings=self.settings,
+            clock=SystemClock(),
+            models=self.models,
+        )
+
+
+def open_ledger(conn_id: str) -> Ledger:
+    """
+    Open the ledger behind a connection.
+
+    :param conn_id: of type ``postgres``.
+    :raises AiflowConfigError: if the connection is not there or of another type.
+    """
+    from airflow_aiflow.hooks.conninfo import ledger_conninfo
+    from airflow_aiflow.storage.postgres import PostgresLedger
+
+    connection = existing_connection(conn_id, "the ledger", "postgresql://aiflow:PASSWORD@HOST:5432/aiflow")
+    return PostgresLedger(ledger_conninfo(connection))
+
+
+def open_artifact_store(conn_id: str) -> S3ArtifactStore:
+    """
+    Open the artifact store behind a connection; credentials that the server refuses are looked up once more.
+
+    :param conn_id: of type ``minio`` or ``aws``.
+    :raises AiflowConfigError: if the connection is not there, or a field is missing or wrong.
+    """
+    from airflow_aiflow.storage.artifacts_connection import settings_from_connection
+    from airflow_aiflow.storage.s3 import S3ArtifactStore
+
+    def settings() -> S3Settings:
+        example = "minio://KEY:SECRET@HOST:9000/BUCKET"
+        return settings_from_connection(existing_connection(conn_id, "the artifact store", example))
+
+    return S3ArtifactStore(settings(), renew=settings)
+
+
+def existing_connection(conn_id: str, what: str, example: str) -> Connection:
+    """
+    Get a connection, or say how to make it.
+
+    :param conn_id: its id.
+    :param what: what it is for.
+    :param example: its value as a URI, without a secret.
+    :raises AiflowConfigError: if it is not there.
+    """
+    from airflow.sdk.exceptions import AirflowNotFoundException
+
+    try:
+        return BaseHook.get_connection(conn_id)
+    except AirflowNotFoundException as error:
+        raise AiflowConfigError(
+            f"the connection '{conn_id}' ({what}) is not defined. Make it in the UI under Admin > Connections, or set "
+            f"AIRFLOW_CONN_{conn_id.upper()}='{example}'; `aiflow up` starts a stack that has it"
+        ) from error

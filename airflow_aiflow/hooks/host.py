@@ -1,0 +1,111 @@
+"""Be the host of a flow inside Airflow: the task log, the secrets masker, the end of a superseded process."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+
+from airflow_aiflow.durable.execution import ExecutionState
+from airflow_aiflow.exceptions import AttemptParked, AttemptSuperseded, EffectInDoubtError
+from airflow_aiflow.hooks.supervisor import end_superseded, is_supervised
+
+
+class AirflowHost:
+    """
+    Implement the protocol ``Host`` for one task process.
+
+    :param logger: where lines for the task log go.
+    """
+
+    def __init__(self, logger: logging.Logger | None = None) -> None:
+        self._log = logger or logging.getLogger("airflow_aiflow.flow")
+        self._supervisor = os.getppid()
+        self._superseded = threading.Event()
+
+    @property
+    def superseded(self) -> bool:
+        """Whether a later attempt has taken over, so that nothing of this one may reach Airflow."""
+        return self._superseded.is_set()
+
+    def log(self, line: str, *, warning: bool = False) -> None:
+        """Write one line of the task log."""
+        self._log.log(logging.WARNING if warning else logging.INFO, "%s", line)
+
+    def is_secret(self, text: str) -> bool:
+        """Say whether a text is, or holds, a secret that Airflow's masker knows."""
+        return self.redact(text) != text
+
+    def redact(self, text: str) -> str:
+        """Mask the secrets that Airflow knows."""
+        from airflow.sdk._shared.secrets_masker import redact
+
+        return str(redact(text))
+
+    def ending(self, error: BaseException) -> ExecutionState | None:
+        """
+        Read what an exception out of the author's code means for the execution.
+
+        :return: ``succeeded`` for a skip, ``paused`` where Airflow calls the task again in the same try, ``None`` where
+            the process was told to end; else ``failed``.
+        """
+        from airflow.sdk import exceptions
+
+        if isinstance(error, KeyboardInterrupt | exceptions.AirflowTaskTerminated):
+            return None
+        if isinstance(error, exceptions.AirflowSkipException | exceptions.DownstreamTasksSkipped):
+            return ExecutionState.SUCCEEDED
+        if isinstance(error, exceptions.DagRunTriggerException):
+            return ExecutionState.SUCCEEDED
+        again = (exceptions.AirflowRescheduleException, exceptions.TaskDeferred, exceptions.TaskAwaitingInput)
+        return ExecutionState.PAUSED if isinstance(error, again) else ExecutionState.FAILED
+
+    def end_process(self, why: str) -> None:
+        """
+        End a superseded process without harming the attempt that has taken over.
+
+        Returns only where there is no task process to end: in ``dag.test()``, which runs in somebody's program.
+        """
+        self._superseded.set()
+        if is_supervised():
+            end_superseded(why, supervisor=self._supervisor)
+        self.log(f"aiflow: {why}", warning=True)
+
+    def end_if_superseded(self) -> None:
+        """Answer the supervisor's wish to end at once, where this process only waits for that wish."""
+        if self._superseded.is_set() and is_supervised():
+            os._exit(0)
+
+
+@contextmanager
+def airflow_signals(host: AirflowHost, *, reschedule_delay: float) -> Iterator[None]:
+    """
+    Translate, once and here alone, what a flow says into what Airflow understands.
+
+    Exceptions of the author's code pass unchanged, so that ``retry_policy=`` still matches them.
+
+    :param host: the attempt's host.
+    :param reschedule_delay: least seconds until a parked task comes back; a quicker one meets Airflow's late word on
+        the parked process, which then fails the healthy task.
+    """
+    from airflow.sdk.exceptions import AirflowFailException, AirflowRescheduleException
+
+    try:
+        yield
+    except AttemptParked as parked:
+        host.log(f"aiflow: {parked.why}; the slot goes back")
+        back_at = datetime.now(UTC) + timedelta(seconds=max(parked.delay, reschedule_delay))
+        raise AirflowRescheduleException(back_at) from None  # type: ignore[no-untyped-call]
+    except EffectInDoubtError as doubt:
+        # A retry can't help before a person has decided, so none is burnt.
+        raise AirflowFailException(str(doubt)) from doubt
+    except AttemptSuperseded as superseded:
+        host.end_process(str(superseded))
+        raise AirflowFailException(str(superseded)) from superseded
+    except BaseException as error:
+        if host.superseded:
+            host.end_process(f"a later attempt is at work, and this one ended with {type(error).__name__}")
+        raise

@@ -1,0 +1,63 @@
+"""
+What this process may do about the supervisor that Airflow's worker keeps beside it.
+
+The only module that touches the task SDK's inner parts (``task_runner.SUPERVISOR_COMMS``); a test holds each use
+against the installed release.
+
+The supervisor reports how its process ended *by task instance id*. Where a later try runs under the same id (a race of
+two schedulers), any report of ours would end that healthy try. So a superseded process does not just exit: it waits
+until the server has told the supervisor, whose heartbeat is refused, to end it; then nothing is reported.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import time
+from typing import NoReturn
+
+log = logging.getLogger(__name__)
+
+#: How long a superseded process waits to be ended. The supervisor beats every [workers] min_heartbeat_interval (5 s);
+#: twelve beats outlast a server that is restarting.
+VERDICT_SECONDS = 60.0
+
+#: How often the waiting process looks whether its supervisor is gone.
+LOOK_SECONDS = 0.2
+
+
+def is_supervised() -> bool:
+    """Say whether this process is a task process of its own, not ``dag.test()`` in somebody's program."""
+    runner = sys.modules.get("airflow.sdk.execution_time.task_runner")
+    comms = getattr(runner, "SUPERVISOR_COMMS", None)
+    if comms is None:
+        return False
+    from airflow.sdk.execution_time.comms import CommsDecoder
+
+    return isinstance(comms, CommsDecoder)
+
+
+def end_superseded(why: str, *, supervisor: int) -> NoReturn:
+    """
+    End this process without a report that could reach the attempt that has taken over.
+
+    :param why: for the log.
+    :param supervisor: the pid that was the parent when the task began.
+    """
+    log.warning("aiflow: %s; this process ends", why)
+    flush_logs()
+    deadline = time.monotonic() + VERDICT_SECONDS
+    while os.getppid() == supervisor and time.monotonic() < deadline:
+        time.sleep(LOOK_SECONDS)
+    # Reached where the supervisor is gone, so that nobody reports, or where the server refuses no heartbeat: then
+    # Airflow takes this attempt for the current one, and a failure is the truth about it.
+    os._exit(1)
+
+
+def flush_logs() -> None:
+    """Bring what was written to the task log out of this process's buffers."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    for handler in logging.getLogger().handlers:
+        handler.flush()

@@ -1,0 +1,42 @@
+"""
+The Airflow plugin. Imported by every component and by each task process: nothing heavy may stand at module level.
+
+It lets XCom give back our own classes (plugins are loaded before XCom is read), lets a plain task read an
+``ArtifactRef`` that a durable task returned, and listens for successes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow.plugins_manager import AirflowPlugin
+
+from airflow_aiflow.hooks import heard
+
+if TYPE_CHECKING:
+    from airflow_aiflow.durable.ports import ArtifactStore
+
+
+def _store() -> ArtifactStore:
+    from airflow_aiflow.hooks.aiflow import AiflowHook
+
+    return AiflowHook().artifact_store()
+
+
+class AiflowPlugin(AirflowPlugin):
+    """Register what Airflow must know of this package while it runs."""
+
+    name = "aiflow"
+    listeners = [heard]  # noqa: RUF012
+
+    @classmethod
+    def on_load(cls, *args: Any, **kwargs: Any) -> None:
+        """Allow our classes in XCom; Airflow calls this in each process that loads plugins."""
+        from airflow.sdk.serde import allow_class
+
+        from airflow_aiflow.durable.artifact import ArtifactRef, set_default_store
+        from airflow_aiflow.xcom import StoredDict, StoredList, StoredValue
+
+        for one in (StoredValue, StoredList, StoredDict, ArtifactRef):
+            allow_class(one)
+        set_default_store(_store)

@@ -1,0 +1,201 @@
+"""What a DAG file may write, and what it must see while it is parsed. Nothing runs here."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG, result, setup, task, teardown
+from airflow.serialization.serialized_objects import DagSerialization
+
+from airflow_aiflow.decorators.durable import DurableDecoratedOperator, DurableTask
+from airflow_aiflow.decorators.options import TaskOptions
+from airflow_aiflow.durable.lease import LeaseRules
+from airflow_aiflow.exceptions import FlowOptionError
+
+
+@pytest.fixture(name="dag")
+def _dag() -> Any:
+    with DAG("parsed", schedule=None, start_date=dt.datetime(2026, 1, 1, tzinfo=dt.UTC)) as dag:
+        yield dag
+
+
+def operator(arg: Any) -> DurableDecoratedOperator:
+    found: DurableDecoratedOperator = arg.operator
+    return found
+
+
+def test_the_provider_registers_the_decorator(dag: DAG) -> None:
+    @task.durable
+    def review(flow: Any, doc: str) -> str:
+        """Review a document."""
+        return doc
+
+    assert isinstance(review, DurableTask)
+    made = operator(review("a.pdf"))
+    assert made.task_id == "review"
+    assert made.custom_operator_name == "@task.durable"
+    assert made.doc_md == "Review a document."
+    assert made.show_return_value_in_logs is False
+
+
+def test_options_go_to_the_task_and_the_rest_to_airflow(dag: DAG) -> None:
+    @task.durable(
+        retries=3,
+        on_clear="fresh",
+        step_timeout=dt.timedelta(minutes=1),
+        lease=60,
+        share_mapped=False,
+        max_recoveries=2,
+    )
+    def review(flow: Any) -> None: ...
+
+    made = operator(review())  # type: ignore[call-arg]
+    assert made.retries == 3
+    assert made.durable_options == TaskOptions("fresh", 60.0, LeaseRules(60.0, 20.0), False)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"on_clear": "sometimes"}, "on_clear must be 'auto', 'resume' or 'fresh', got 'sometimes'"),
+        ({"step_timeout": 0}, "step_timeout must be a timedelta or a number of seconds above 0, got 0"),
+        ({"step_timeout": "1m"}, "step_timeout must be"),
+        ({"lease": -1}, "lease must be"),
+        ({"share_mapped": "no"}, "share_mapped must be True or False, got 'no'"),
+        ({"max_recoveries": -1}, "max_recoveries must be a whole number from 0, got -1"),
+        ({"recovery": "never"}, "recovery must be 'auto'"),
+        ({"compensate_on_failure": True}, "compensate_on_failure= of a durable task is not built yet"),
+        ({"budget": "25 USD"}, "budget= of a durable task is not built yet"),
+        ({"labels": {"team": "legal"}}, "labels= of a durable task is not built yet"),
+    ],
+)
+def test_a_wrong_option_is_told_at_the_decorator(options: dict[str, Any], message: str) -> None:
+    def review(flow: Any) -> None: ...
+
+    with pytest.raises(FlowOptionError, match="^" + message.replace("'", ".").replace("[", ".")):
+        task.durable(**options)(review)
+
+    @task.durable
+    def later(flow: Any) -> None: ...
+
+    with pytest.raises(FlowOptionError):
+        later.override(**options)
+
+
+def test_the_default_arguments_of_the_dag_reach_the_task_and_mapped_tasks() -> None:
+    start = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+    with DAG("parsed", schedule=None, start_date=start, default_args={"on_clear": "fresh"}) as dag:
+
+        @task.durable
+        def review(flow: Any, doc: str) -> None: ...
+
+        one = operator(review("a.pdf"))  # type: ignore[call-arg]
+        review.override(task_id="mapped").expand(doc=["a.pdf", "b.pdf"])
+    assert one.durable_options.on_clear == "fresh"
+    unmapped: Any = dag.task_dict["mapped"]
+    assert unmapped.unmap({"op_kwargs": {"doc": "a.pdf"}}).durable_options.on_clear == "fresh"
+
+
+def test_a_wrong_default_argument_is_told_too() -> None:
+    start = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+    with DAG("parsed", schedule=None, start_date=start, default_args={"on_clear": "perhaps"}):
+
+        @task.durable
+        def review(flow: Any) -> None: ...
+
+        with pytest.raises(FlowOptionError, match="got 'perhaps'"):
+            review()  # type: ignore[call-arg]
+
+
+def test_the_flow_is_not_the_authors_to_give(dag: DAG) -> None:
+    @task.durable
+    def review(flow: Any, a: int) -> None: ...
+
+    @task.durable
+    def gather(flow: Any, **more: Any) -> None: ...
+
+    for fn in (review, gather):
+        with pytest.raises(FlowOptionError, match=r"'flow' is given by aiflow and can't be mapped"):
+            fn.expand(flow=[1], a=[1])
+        with pytest.raises(FlowOptionError, match=r"'flow' is given by aiflow and can't be passed"):
+            fn.partial(flow=1)
+        with pytest.raises(FlowOptionError, match=r"'flow' is given by aiflow and can't be passed"):
+            fn(flow=1, a=1)
+
+
+def test_an_argument_that_is_missing_or_unknown_is_airflows_own_error(dag: DAG) -> None:
+    @task.durable
+    def review(flow: Any, a: int) -> None: ...
+
+    with pytest.raises(TypeError, match="missing a required argument: 'a'"):
+        review()  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="unexpected keyword argument 'b'"):
+        review.expand(b=[1])
+
+
+def test_a_plain_task_that_asks_for_a_flow_fails_while_parsing(dag: DAG) -> None:
+    @task
+    def review(flow: Any, a: int) -> None: ...
+
+    with pytest.raises(TypeError):
+        review(a=1)  # type: ignore[call-arg]
+
+
+def test_async_is_refused_while_parsing() -> None:
+    with pytest.raises(FlowOptionError, match="async durable tasks are not built yet"):
+
+        @task.durable
+        async def review(flow: Any) -> None: ...
+
+
+def test_no_function_no_task() -> None:
+    with pytest.raises(FlowOptionError, match="takes a function"):
+        task.durable("review")  # type: ignore[call-overload]
+
+
+def test_it_works_with_airflows_other_words(dag: DAG) -> None:
+    @setup
+    @task.durable
+    def begin(flow: Any) -> None: ...
+
+    @teardown
+    @task.durable
+    def end(flow: Any) -> None: ...
+
+    @result
+    @task.run_if(lambda _context: True)
+    @task.durable(map_index_template="{{ doc }}")
+    def review(flow: Any, doc: str, params: Any = None, lang: str = "en") -> dict[str, int]: ...  # type: ignore[empty-body]
+
+    begun, ended = operator(begin()), operator(end())
+    one = operator(review("a.pdf"))
+    mapped = review.override(task_id="many").partial(lang="de").expand(doc=["a.pdf"]).operator
+    begun >> [one, mapped] >> ended
+    assert begun.is_setup
+    assert ended.is_teardown
+    assert one.multiple_outputs
+    assert one.returns_dag_result
+    assert json.dumps(DagSerialization.to_dict(dag))
+
+
+def test_the_typed_twin_is_the_package_itself(dag: DAG) -> None:
+    import airflow_aiflow
+    import airflow_aiflow.durable.attempt as attempt
+    from airflow_aiflow import durable
+
+    assert airflow_aiflow.durable is durable
+    assert attempt.Attempt.__module__ == "airflow_aiflow.durable.attempt"
+
+    @durable
+    def bare(flow: Any, doc: str) -> str:
+        return doc
+
+    @durable(retries=2)
+    def with_options(flow: Any, doc: str) -> str:
+        return doc
+
+    assert isinstance(bare, DurableTask)
+    assert with_options(doc="a.pdf").operator.retries == 2
