@@ -139,7 +139,7 @@ def open_ledger(conn_id: str) -> Ledger:
     from airflow_aiflow.storage.postgres import PostgresLedger
 
     connection = existing_connection(conn_id, "the ledger", "postgresql://aiflow:PASSWORD@HOST:5432/aiflow")
-    return PostgresLedger(ledger_conninfo(connection))
+    return PostgresLedger.connect(ledger_conninfo(connection))
 
 
 def open_artifact_store(conn_id: str) -> S3ArtifactStore:

@@ -1,0 +1,136 @@
+"""What is read from Airflow's context, and what is made of it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from airflow_aiflow.exceptions import AiflowConfigError
+from airflow_aiflow.hooks.attempt import attempt_from_context
+
+RUN_AFTER = dt.datetime(2026, 11, 29, 18, tzinfo=dt.UTC)
+TI_ID = UUID("01930000-0000-7000-8000-000000000001")
+ABOVE = {"list_docs", "load"}
+
+
+def crumbs(*rows: tuple[str, int, float | None]) -> list[dict[str, Any]]:
+    return [{"task_id": task, "map_index": index, "duration": seconds} for task, index, seconds in rows]
+
+
+RAN = crumbs(("list_docs", -1, 1.000001), ("load", 0, 2.5), ("load", 1, 2.25), ("beside", -1, 9.0))
+
+
+def context(
+    *,
+    map_index: int | None = -1,
+    conf: Any = None,
+    above: set[str] | None = None,
+    ran: Any = (),
+    is_setup: bool = False,
+) -> Any:
+    def breadcrumbs(dag_id: str, run_id: str) -> Any:
+        assert (dag_id, run_id) == ("d", "r")
+        if isinstance(ran, Exception):
+            raise ran
+        return ran
+
+    ti = SimpleNamespace(
+        id=TI_ID,
+        dag_id="d",
+        run_id="r",
+        task_id="t",
+        try_number=2,
+        max_tries=3,
+        map_index=map_index,
+        get_task_breadcrumbs=breadcrumbs,
+    )
+    task = SimpleNamespace(
+        retries=3, is_setup=is_setup, is_teardown=False, get_flat_relative_ids=lambda upstream: above or set()
+    )
+    return {
+        "ti": ti,
+        "task": task,
+        "dag_run": SimpleNamespace(clear_number=1, run_after=RUN_AFTER, conf=conf),
+        "logical_date": None,
+    }
+
+
+def digest_of(ran: Any) -> bytes | None:
+    return attempt_from_context(context(above=ABOVE, ran=ran), on_clear="auto").upstream_digest
+
+
+def test_every_counter_is_read_where_it_lives() -> None:
+    attempt = attempt_from_context(context(), on_clear="resume")
+    counters = attempt.counters
+    assert str(attempt.execution) == "task t of d, run r"
+    assert (counters.ti_id, counters.try_number, counters.max_tries, counters.retries) == (TI_ID, 2, 3, 3)
+    assert (counters.clear_number, counters.run_after) == (1, RUN_AFTER)
+    assert (attempt.owner.pid, attempt.owner.ti_id) == (os.getpid(), str(TI_ID))
+    assert (attempt.mapped, attempt.setup_or_teardown, attempt.on_clear) == (False, False, "resume")
+
+
+@pytest.mark.parametrize(("map_index", "mapped"), [(None, False), (-1, False), (0, True), (7, True)])
+def test_a_mapped_task_is_told_by_its_index(map_index: int | None, mapped: bool) -> None:
+    attempt = attempt_from_context(context(map_index=map_index), on_clear="auto")
+    assert attempt.mapped is mapped
+    assert attempt.execution.map_index == (-1 if map_index is None else map_index)
+
+
+def test_a_setup_task_says_so() -> None:
+    assert attempt_from_context(context(is_setup=True), on_clear="auto").setup_or_teardown
+
+
+@pytest.mark.parametrize(
+    ("conf", "wanted"),
+    [
+        (None, "resume"),
+        ({}, "resume"),
+        ({"other": 1}, "resume"),
+        ({"aiflow": {}}, "resume"),
+        ({"aiflow": {"on_clear": "fresh"}}, "fresh"),
+    ],
+)
+def test_the_runs_word_wins(conf: Any, wanted: str) -> None:
+    assert attempt_from_context(context(conf=conf), on_clear="resume").on_clear == wanted
+
+
+@pytest.mark.parametrize(
+    ("conf", "message"),
+    [
+        ({"aiflow": {"on_clear": "sometimes"}}, "on_clear must be 'auto', 'resume' or 'fresh', got 'sometimes'"),
+        ({"aiflow": "fresh"}, "must be an object"),
+    ],
+)
+def test_a_wrong_word_of_the_run_is_told(conf: Any, message: str) -> None:
+    with pytest.raises(AiflowConfigError, match=message):
+        attempt_from_context(context(conf=conf), on_clear="auto")
+
+
+def test_what_ran_above_is_hashed_to_the_microsecond() -> None:
+    first = digest_of(RAN)
+    assert first is not None
+    assert digest_of(list(reversed(RAN))) == first
+    assert digest_of([*RAN[:3], *crumbs(("beside", -1, 1.0))]) == first, "another branch changed nothing here"
+    again = crumbs(("list_docs", -1, 1.000002), ("load", 0, 2.5), ("load", 1, 2.25))
+    assert digest_of(again) != first
+    swapped = crumbs(("list_docs", -1, 1.000001), ("load", 0, 2.25), ("load", 1, 2.5))
+    assert digest_of(swapped) != first
+
+
+def test_a_missing_duration_is_no_evidence() -> None:
+    assert digest_of([*RAN, *crumbs(("load", 2, None), ("load", 3, 0.0))]) == digest_of(RAN)
+    assert digest_of(crumbs(("load", 0, None))) is None
+
+
+def test_a_task_without_upstream_asks_nothing() -> None:
+    asked = context(ran=AssertionError("asked"))
+    assert attempt_from_context(asked, on_clear="auto").upstream_digest is None
+
+
+def test_evidence_that_cannot_be_had_costs_nothing() -> None:
+    assert digest_of(ConnectionError("no API server")) is None
