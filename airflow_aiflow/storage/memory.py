@@ -170,7 +170,7 @@ class MemoryLedger:
         """Write steps and events in one commit."""
         check("seq >= 1", batch.first_seq >= 1)
         for step in batch.steps:
-            check_step(step)
+            check_step(step, generation)
         with self._statement() as tables:
             steps = tables.steps.setdefault((lease.execution_pk, generation), {})
             before: list[StepRecord | None] = []

@@ -63,6 +63,8 @@ def intend(tables: Tables, lease: Lease, write: IntentWrite) -> Answer:
     effect_identity(write.effect)
     check_effect(write.effect)
     check("length(request_fp) = 32", len(write.request_fp) == 32)
+    check("timeout >= 0", write.timeout >= 0)
+    check("generation >= 1", write.generation >= 1)
     check_stored(write.request)
     if not tables.live(lease):
         return FenceMoved() if tables.held(lease) is None else LeaseLapsed()

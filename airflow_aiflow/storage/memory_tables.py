@@ -168,16 +168,17 @@ def check_stored(payload: Stored | None) -> None:
     check("length(sha256) = 32", payload is None or payload.sha256 is None or len(payload.sha256) == 32)
 
 
-def check_step(step: StepRecord) -> None:
+def check_step(step: StepRecord, generation: int) -> None:
     """Check what the schema checks in a step."""
     check("length(step_key) = 32", len(step.step_key) == 32)
     check("length(fingerprint) = 32", len(step.fingerprint) == 32)
     check("occurrence >= 0", step.occurrence >= 0)
-    check("kind in ('step', 'llm', 'item')", step.kind in ("step", "llm", "item"))
+    check("kind <> ''", step.kind != "")
+    check("generation >= 1", generation >= 1)
     check_stored(step.result)
 
 
 def check_effect(effect: EffectId) -> None:
     """Check what the schema checks in an effect's identity."""
-    check("length(name) >= 1", len(effect.name) >= 1)
+    check("name <> ''", effect.name != "")
     check("length(key) between 1 and 512", 1 <= len(effect.key) <= MAX_KEY_LENGTH)

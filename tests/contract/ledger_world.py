@@ -13,6 +13,8 @@ from hashlib import sha256
 from typing import Any, Protocol
 from uuid import UUID, uuid4
 
+import psycopg
+
 from airflow_aiflow.durable.attempt import Attempt, Counters, Owner
 from airflow_aiflow.durable.effect import IntentWrite
 from airflow_aiflow.durable.execution import Taken
@@ -21,6 +23,7 @@ from airflow_aiflow.durable.ports import Ledger
 from airflow_aiflow.durable.record import StepRecord, Stored, Usage
 from airflow_aiflow.durable.sign import read_sign
 from airflow_aiflow.storage.memory import MemoryLedger
+from airflow_aiflow.storage.postgres import PostgresLedger
 
 TTL = 30.0
 TIMEOUT = 60.0
@@ -72,6 +75,9 @@ class World(Protocol):
     def look(self, execution_pk: int) -> Seen:
         """Read an execution."""
 
+    def close(self) -> None:
+        """Close what looks behind the ledger."""
+
 
 class MemoryWorld:
     """Be the world of the memory ledger."""
@@ -105,6 +111,65 @@ class MemoryWorld:
             ),
             step_in_hand=None if lease is None else lease.step_name,
         )
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class PostgresWorld:
+    """
+    Be the world of the PostgreSQL ledger, used by the role that tasks use.
+
+    :param dsn: address for that role.
+    :param owner: address for the tables' owner, who looks behind it.
+    """
+
+    def __init__(self, dsn: str, owner: str) -> None:
+        self.ledger: Ledger = PostgresLedger.connect(dsn, pool_size=8)
+        self.dsn = dsn
+        self.behind = psycopg.connect(owner, autocommit=True)
+
+    def pass_time(self, seconds: float) -> None:
+        """Move every moment that is written into the past."""
+        with self.behind.transaction():
+            for statement in _AGE:
+                self.behind.execute(statement, {"past": timedelta(seconds=seconds)})
+
+    def look(self, execution_pk: int) -> Seen:
+        """Read the tables."""
+        one = {"pk": execution_pk}
+        [(state, result, finished, heard)] = self.behind.execute(
+            "select state, num_nonnulls(result, result_sha256) = 1, finished_at is not null, heard_at is not null"
+            " from aiflow.execution where execution_id = %(pk)s",
+            one,
+        ).fetchall()
+        attempts = self.behind.execute(
+            "select number, sign, ending from aiflow.attempt where execution_id = %(pk)s order by fence", one
+        )
+        events = self.behind.execute(
+            "select fence, seq, kind, data from aiflow.event where execution_id = %(pk)s order by fence, seq", one
+        )
+        leases = self.behind.execute("select step_name from aiflow.lease where execution_id = %(pk)s", one).fetchall()
+        return Seen(
+            state=state,
+            has_result=result,
+            finished=finished,
+            heard=heard,
+            attempts=attempts.fetchall(),
+            events=events.fetchall(),
+            step_in_hand=leases[0][0] if leases else None,
+        )
+
+    def close(self) -> None:
+        """Close the look behind."""
+        self.behind.close()
+
+
+_AGE = (
+    "update aiflow.lease set expires_at = expires_at - %(past)s, progress_at = progress_at - %(past)s",
+    "update aiflow.attempt set ended_at = ended_at - %(past)s, prior_lease_until = prior_lease_until - %(past)s",
+    "update aiflow.intent set intended_at = intended_at - %(past)s, settled_at = settled_at - %(past)s",
+)
 
 
 # --- values ---

@@ -181,7 +181,7 @@ def test_names_that_no_ledger_can_hold_do_not_cost_the_result(ledger: Ledger, st
         {"step_key": b"short"},
         {"fingerprint": b"short"},
         {"occurrence": -1},
-        {"kind": "effect"},
+        {"kind": ""},
         {"result": Stored(sha256=b"short")},
     ],
 )

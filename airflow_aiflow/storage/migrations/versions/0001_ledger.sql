@@ -1,0 +1,187 @@
+-- The ledger's core. Every rule of a state is a CHECK here and a condition in each statement of ../../sql.
+--
+-- Not covered: no table is partitioned by time. A partitioned table's unique keys must hold the time, and an event or
+-- attempt that is written again after a lost acknowledgement would then be there twice.
+
+create table aiflow.execution (                -- cold: written at take-over and at the end only
+    execution_id bigint generated always as identity primary key,
+    -- SHA-256 over the four columns below: four texts of 250 characters do not fit an index entry.
+    identity bytea not null unique check (length(identity) = 32),
+    dag_id text not null,
+    run_id text not null,
+    task_id text not null,
+    map_index integer not null check (map_index >= -1),
+    state text not null default 'running' check (state in ('running', 'paused', 'succeeded', 'failed', 'cancelled')),
+    generation integer not null default 1 check (generation >= 1),
+    fence bigint not null default 1 check (fence >= 1),
+    result bytea,
+    result_sha256 bytea check (length(result_sha256) = 32),
+    seal bytea,
+    created_at timestamptz not null default clock_timestamp(),
+    finished_at timestamptz,
+    heard_at timestamptz,
+    check ((state in ('succeeded', 'failed', 'cancelled')) = (finished_at is not null)),
+    check (num_nonnulls(result, result_sha256) <= 1),
+    check (state = 'succeeded' or num_nonnulls(result, result_sha256, seal) = 0)
+) with (fillfactor = 90);
+
+create table aiflow.lease (                    -- hot and tiny: only executions at work; no index but its key, so that every beat is HOT
+    execution_id bigint primary key,
+    fence bigint not null check (fence >= 1),
+    expires_at timestamptz not null,
+    progress_at timestamptz not null,
+    step_name text,
+    wanted_by uuid
+) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+
+create table aiflow.attempt (
+    execution_id bigint not null,
+    fence bigint not null check (fence >= 1),
+    number integer not null check (number >= 1),
+    ti_id uuid not null,
+    try_number integer not null,
+    max_tries integer not null,
+    retries integer not null,
+    clear_number integer not null,
+    run_after timestamptz,
+    sign text not null check (sign in ('first', 'same', 'retry', 'ambiguous', 'cleared', 'made_again')),
+    owner jsonb not null check (jsonb_typeof(owner) = 'object'),
+    upstream_digest bytea check (length(upstream_digest) = 32),
+    system_identifier bigint,                  -- of the server that committed this, and its timeline: null where hidden
+    timeline integer,
+    started_at timestamptz not null default clock_timestamp(),
+    prior_lease_until timestamptz,
+    ended_at timestamptz,
+    ending text check (ending in ('succeeded', 'failed', 'paused', 'let_go', 'superseded', 'lapsed')),
+    check ((ended_at is null) = (ending is null)),
+    primary key (execution_id, fence)
+) with (fillfactor = 80);
+
+create table aiflow.step (                     -- append only
+    execution_id bigint not null,
+    generation integer not null check (generation >= 1),
+    step_key bytea not null check (length(step_key) = 32),
+    kind text not null check (kind <> ''),
+    name text not null,
+    unit text not null,
+    fingerprint bytea not null check (length(fingerprint) = 32),
+    occurrence integer not null check (occurrence >= 0),
+    fence bigint not null,
+    result bytea,
+    result_sha256 bytea check (length(result_sha256) = 32),
+    seal bytea not null,
+    ended_at timestamptz not null,             -- the worker's clock
+    duration_ms double precision not null,
+    model text,
+    response_id text,
+    tokens_in bigint,
+    tokens_out bigint,
+    cost numeric,
+    recorded_at timestamptz not null default clock_timestamp(),
+    check (num_nonnulls(result, result_sha256) = 1),
+    check ((tokens_in is null) = (tokens_out is null)),
+    check (tokens_in is not null or num_nonnulls(model, response_id, cost) = 0),
+    primary key (execution_id, generation, step_key)
+);
+
+create table aiflow.event (                    -- append only
+    execution_id bigint not null,
+    fence bigint not null,
+    seq bigint not null check (seq >= 1),
+    at timestamptz not null default clock_timestamp(),
+    kind text not null,
+    data bytea not null,
+    primary key (execution_id, fence, seq)
+);
+
+create table aiflow.effect (                   -- the deciding view of its intents
+    effect_id bigint generated always as identity primary key,
+    -- SHA-256 over the three columns below, for the same reason as an execution's.
+    identity bytea not null unique check (length(identity) = 32),
+    namespace text not null,
+    name text not null check (name <> ''),
+    key text not null check (length(key) between 1 and 512),
+    state text not null check (state in ('intended', 'in_doubt', 'succeeded', 'failed', 'released', 'compensated')),
+    intent_no integer not null check (intent_no >= 1),
+    -- The intent whose success counts: not the current one where an earlier one's success came late.
+    succeeded_no integer check (succeeded_no between 1 and intent_no),
+    repeat integer not null default 0 check (repeat >= 0),
+    execution_id bigint not null,
+    duplicate_suspected_at timestamptz,
+    check ((state in ('succeeded', 'released', 'compensated')) = (succeeded_no is not null))
+) with (fillfactor = 70);
+
+create index effect_execution on aiflow.effect (execution_id);
+create index effect_open on aiflow.effect (effect_id) where state in ('intended', 'in_doubt');
+
+create table aiflow.intent (                   -- a row of its own for ever
+    intent_id uuid primary key,
+    effect_id bigint not null references aiflow.effect,
+    no integer not null check (no >= 1),
+    repeat integer not null check (repeat >= 0),
+    execution_id bigint not null,
+    fence bigint not null,
+    generation integer not null check (generation >= 1),
+    request bytea,
+    request_sha256 bytea check (length(request_sha256) = 32),
+    request_fp bytea not null check (length(request_fp) = 32),
+    timeout_s double precision not null check (timeout_s >= 0),
+    intended_at timestamptz not null default clock_timestamp(),
+    outcome text check (outcome in ('succeeded', 'not_applied')),
+    result bytea,
+    result_sha256 bytea check (length(result_sha256) = 32),
+    seal bytea,
+    settled_at timestamptz,
+    decision text check (decision in ('happened', 'did_not_happen', 'retry')),
+    decided_by text,
+    decided_at timestamptz,
+    check (num_nonnulls(request, request_sha256) = 1),
+    check (num_nonnulls(result, result_sha256) <= 1),
+    check ((outcome is null) = (settled_at is null)),
+    check (coalesce(outcome = 'succeeded', false) or num_nonnulls(result, result_sha256) = 0),
+    check (num_nulls(decision, decided_by, decided_at) in (0, 3)),
+    unique (effect_id, no)
+) with (fillfactor = 70);
+
+create table aiflow.requeue (                  -- found three times = one row
+    execution_id bigint not null,
+    fence bigint not null,
+    ti_id uuid not null,
+    clear_number integer not null,
+    state text not null check (state in ('marked', 'cleared', 'consumed', 'void')),
+    at timestamptz not null default clock_timestamp(),
+    primary key (execution_id, fence)
+);
+
+-- An effect as readers see it, with the intent that decides it, in the order of rows.py. `gone_in` counts from the end of
+-- the lease under which the intent was written: the lease itself, what the next attempt found, or when it was given back.
+create view aiflow.effect_now as
+select
+    e.effect_id, e.namespace, e.name, e.key, e.state, e.repeat, e.intent_no,
+    i.intent_id, i.request, i.request_sha256, i.request_fp, i.result, i.result_sha256, i.seal,
+    x.dag_id, x.run_id, x.task_id, x.map_index,
+    i.execution_id, i.fence, i.generation, a.number, a.owner, i.intended_at, i.settled_at,
+    coalesce(l.expires_at > clock_timestamp(), false) as live,
+    extract(epoch from
+        greatest(coalesce(l.expires_at, following.prior_lease_until, a.ended_at), i.intended_at)
+        + make_interval(secs => i.timeout_s) - clock_timestamp()
+    )::double precision as gone_in,
+    e.duplicate_suspected_at is not null as duplicate_suspected,
+    e.identity, e.execution_id as current_execution_id
+from aiflow.effect e
+join aiflow.intent i on i.effect_id = e.effect_id and i.no = coalesce(e.succeeded_no, e.intent_no)
+join aiflow.execution x on x.execution_id = i.execution_id
+join aiflow.attempt a on a.execution_id = i.execution_id and a.fence = i.fence
+left join aiflow.lease l on l.execution_id = i.execution_id and l.fence = i.fence
+left join aiflow.attempt following on following.execution_id = i.execution_id and following.fence = i.fence + 1;
+
+-- Which server is this, and on which timeline: changed after a fail-over. A hosted server may hide either.
+create function aiflow.server_identity(out system_identifier bigint, out timeline integer)
+language plpgsql stable as $$
+begin
+    timeline := ('x' || left(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 8))::bit(32)::integer;
+    select s.system_identifier from pg_catalog.pg_control_system() s into system_identifier;
+exception
+    when insufficient_privilege or undefined_function or feature_not_supported then null;
+end
+$$;

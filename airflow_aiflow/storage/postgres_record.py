@@ -1,0 +1,88 @@
+"""Write a batch of steps and events in one statement, and find out who was first where a step was there already."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import LiteralString
+
+from airflow_aiflow.durable.execution import Lease
+from airflow_aiflow.durable.record import Batch, StepRecord
+from airflow_aiflow.storage.connections import Params
+from airflow_aiflow.storage.rows import Row, step_record, step_row
+from airflow_aiflow.storage.statements import statement
+from airflow_aiflow.storage.text import shown
+
+Ask = Callable[[LiteralString, Params], list[Row]]
+
+#: The parameters of a step, in the order of ``step_row``.
+STEP_PARAMS = (
+    "step_key",
+    "kind",
+    "name",
+    "unit",
+    "fingerprint",
+    "occurrence",
+    "step_fence",
+    "result",
+    "result_sha256",
+    "seal",
+    "ended_at",
+    "duration_ms",
+    "model",
+    "response_id",
+    "tokens_in",
+    "tokens_out",
+    "cost",
+)
+
+
+def record(ask: Ask, lease: Lease, generation: int, batch: Batch) -> list[StepRecord | None]:
+    """
+    Write steps from any fence and events from the current one.
+
+    :param ask: carries out a statement.
+    :return: for each step ``None`` where it was written, else the record that was there first.
+    """
+    if not batch.steps and not batch.events:
+        return []
+    params: dict[str, object] = {
+        "execution_id": lease.execution_pk,
+        "fence": lease.fence,
+        "generation": generation,
+        "first_seq": batch.first_seq,
+    }
+    if len(batch.steps) == len(batch.events) == 1:
+        [event] = batch.events
+        params |= zip(STEP_PARAMS, step_row(batch.steps[0]), strict=True)
+        params |= {"event_kind": shown(event.kind), "event_data": event.data}
+        written = ask(statement("record_one"), params)
+    else:
+        columns = zip(*map(step_row, batch.steps), strict=True) if batch.steps else ((),) * len(STEP_PARAMS)
+        params |= zip(STEP_PARAMS, map(list, columns), strict=True)
+        params["event_kind"] = [shown(event.kind) for event in batch.events]
+        params["event_data"] = [event.data for event in batch.events]
+        written = ask(statement("record_many"), params)
+    return _answers(ask, lease, generation, batch.steps, {row[0] for row in written})
+
+
+def _answers(
+    ask: Ask, lease: Lease, generation: int, steps: tuple[StepRecord, ...], written: set[bytes]
+) -> list[StepRecord | None]:
+    """Give each step's answer; of equal steps in one batch the first is the one that was written."""
+    lost = []
+    for place, step in enumerate(steps):
+        if step.step_key in written:
+            written.discard(step.step_key)
+        else:
+            lost.append(place)
+    answers: list[StepRecord | None] = [None] * len(steps)
+    if lost:
+        params = {
+            "execution_id": lease.execution_pk,
+            "generation": generation,
+            "step_keys": list({steps[place].step_key for place in lost}),
+        }
+        first = {row[0]: step_record(row) for row in ask(statement("steps_by_key"), params)}
+        for place in lost:
+            answers[place] = first[steps[place].step_key]
+    return answers
