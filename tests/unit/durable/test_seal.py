@@ -43,7 +43,7 @@ def test_a_row_as_it_was_written_is_accepted(key: bytes | None) -> None:
 @pytest.mark.parametrize("part", OTHER)
 def test_any_change_is_refused(part: str, key: bytes | None) -> None:
     row = ROW | {"key": key}
-    with pytest.raises(SealError, match="'split'.*execution"):
+    with pytest.raises(SealError, match=r"'split'.*execution"):
         verify(seal(**row), **row | {part: OTHER[part]}, step="split")
 
 
