@@ -121,9 +121,9 @@ class _Worker:
             raise
         except LoopBusyError as error:
             raise ModelTimeoutError(
-                f"{chain.routes[0]}: the call did not end {LOOP_GRACE:g} s after its {request.timeout:g} s: the vendor's "
-                f"client can't be interrupted, or something, such as a validator of the output type, holds the thread "
-                f"of all model calls; it may have been billed"
+                f"{chain.routes[0]}: the call did not end {LOOP_GRACE:g} s after its {request.timeout:g} s; it may "
+                f"have been billed. The vendor's client can't be interrupted, or something, such as a validator of the "
+                f"output type, holds the thread of all model calls"
             ) from error
         except CancelledError as error:
             raise ModelIncompleteError(
