@@ -166,11 +166,17 @@ class ArtifactStore(Protocol):
         """
         Store bytes as given, so that links and ranges work; a stream that can't seek is spooled first.
 
+        :param stream: stored whole, from its beginning, wherever it stands; from where it is, if it can't seek.
+        :param media_type: ``type/subtype`` with parameters or without, in ASCII.
         :return: (SHA-256, size in bytes).
+        :raises PayloadEncodeError: if the stream gives no bytes, or the media type is none.
         """
 
     def open_file(self, sha256: bytes) -> BinaryIO:
-        """Open a stored file for reading; the hash is verified at the end of the stream."""
+        """
+        Open a stored file for reading once, in order. Its last bytes are given out only after the whole has been
+        verified; a read that failed fails again, for what it had gathered is lost.
+        """
 
     def uri(self, sha256: bytes) -> str:
         """Give the ``s3://`` address of a stored file."""
@@ -179,8 +185,11 @@ class ArtifactStore(Protocol):
         """
         Give a link that works for a while without a log-in.
 
-        :param expires: seconds.
+        :param expires: seconds, at most seven days.
         """
+
+    def close(self) -> None:
+        """Give the connections back."""
 
 
 class Clock(Protocol):
