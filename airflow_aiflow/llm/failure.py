@@ -49,7 +49,9 @@ def cleaner(request: LlmRequest) -> Clean:
     hidden: list[tuple[str, str]] = []
     for text, word in ((request.prompt, "[prompt]"), (request.system_prompt, "[system prompt]")):
         if len(text) >= SHORTEST_MASKED_PROMPT:
-            hidden += [(form, word) for form in {text, repr(text)[1:-1], json.dumps(text)[1:-1]}]
+            once = [text, repr(text)[1:-1], json.dumps(text)[1:-1]]
+            # An error that shows the repr of a body that quotes a prompt has escaped it twice.
+            hidden += [(form, word) for form in dict.fromkeys([*once, *(repr(form)[1:-1] for form in once)])]
 
     def clean(text: str) -> str:
         for form, word in hidden:
