@@ -55,6 +55,11 @@ class FolderLock:
         self._path = path
         self._descriptor: int | None = None
 
+    @property
+    def held(self) -> bool:
+        """Tell whether this process holds it."""
+        return self._descriptor is not None
+
     def acquire(self) -> None:
         """Take the lock.
 

@@ -100,6 +100,7 @@ def spawn(
     run_as: RunAs = SELF,
     owned: bool = True,
     death_signal: signal.Signals = signal.SIGKILL,
+    stdin: int = subprocess.DEVNULL,
 ) -> subprocess.Popen[bytes]:
     """Start a program in a session of its own, its output appended to a log.
 
@@ -110,6 +111,7 @@ def spawn(
     :param run_as: the user to run as.
     :param owned: end the program when this process ends, however it ends.
     :param death_signal: what the program gets then.
+    :param stdin: its standard input, as `subprocess` takes it.
     """
     command = [sys.executable, "-I", "-S", trampoline.__file__, *run_as.options()]
     if owned:
@@ -120,7 +122,7 @@ def spawn(
         with log.open("ab") as output:
             return subprocess.Popen(
                 command,
-                stdin=subprocess.DEVNULL,
+                stdin=stdin,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 env=None if env is None else dict(env),

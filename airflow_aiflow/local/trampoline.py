@@ -17,6 +17,7 @@ import sys
 from pathlib import Path
 
 PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
 CLONE_NEWUSER = 0x10000000
 #: Any id that is not 0: PostgreSQL refuses to run as root, and inside the namespace this is who it is.
 NAMESPACE_ID = 1000
@@ -56,6 +57,12 @@ def die_with(owner: int, signal_number: int) -> None:
         _libc_call("prctl", PR_SET_PDEATHSIG, signal_number, 0, 0, 0)
     if os.getppid() != owner:
         raise SystemExit(f"owner {owner} is gone")
+
+
+def become_subreaper() -> None:
+    """Have orphans among the descendants become children of this process, so that none is lost sight of."""
+    if sys.platform == "linux":
+        _libc_call("prctl", PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def main() -> None:
