@@ -54,7 +54,8 @@ ALLOWED: dict[str, set[str]] = {
     "ui": set(),
     "plugin": DOMAIN | {"api", "config", "hooks", "links", "runtime", "ui", "xcom"},
     "local": DOMAIN | {"storage"},
-    "cli": WORK | {"config", "local"},
+    "demo": WORK | {"local"},
+    "cli": WORK | {"config", "local", "demo"},
 }
 
 #: Against the direction, and only when a function runs: `Flow.from_context` is an author's door to what the hook puts
