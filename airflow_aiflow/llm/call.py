@@ -93,6 +93,7 @@ class LlmAnswer:
     :param finish_reason: why the model stopped: ``stop``, ``length`` (a text that its token limit cut), or what the
         provider said; ``None``: it said nothing.
     :param requests: requests that were answered: one, and one more for each output retry.
+    :param details: what the provider said beside the answer, such as the confidence of a decision model.
     """
 
     value: Any = field(repr=False)
@@ -100,6 +101,7 @@ class LlmAnswer:
     conn_id: str = ""
     finish_reason: str | None = None
     requests: int = 1
+    details: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
 class ModelCaller(Protocol):

@@ -279,4 +279,5 @@ def _answer(result: AgentRunResult[Any], route: Route) -> LlmAnswer:
         conn_id=route.conn_id,
         finish_reason=reason,
         requests=len(responses),
+        details=result.response.provider_details or {},
     )

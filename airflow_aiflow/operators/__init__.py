@@ -1,0 +1,24 @@
+"""Operators. Each is imported when it is first used: what a DAG file does not name, it does not pay for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from airflow_aiflow.operators.llm import DurableLLMOperator as DurableLLMOperator
+
+#: Public name -> module.
+_HOMES = {
+    "DurableLLMOperator": "llm",
+}
+
+__all__ = ["DurableLLMOperator"]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{home}"), name)
