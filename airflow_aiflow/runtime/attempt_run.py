@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from airflow_aiflow.durable.artifact import bind_store
 from airflow_aiflow.durable.attempt import Attempt
 from airflow_aiflow.durable.execution import ExecutionState
 from airflow_aiflow.durable.failpoint import failpoint
@@ -61,7 +62,7 @@ def run_attempt(
     :raises AttemptParked: if the slot is to be given back.
     """
     with _attempt(attempt, services, lease, step_timeout) as run:
-        with inside_flow(run.flow):
+        with bind_store(services.store), inside_flow(run.flow):
             value = body(run.flow)
         run.succeeded(value)
         return value
@@ -78,7 +79,7 @@ def open_flow(
     :param services: what it works with.
     """
     with _attempt(attempt, services, lease, step_timeout) as run:
-        with inside_flow(run.flow):
+        with bind_store(services.store), inside_flow(run.flow):
             yield run.flow
         run.succeeded(None)
 

@@ -7,13 +7,10 @@ import mimetypes
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from airflow_aiflow.durable.artifact import ArtifactRef
+from airflow_aiflow.durable.artifact import DEFAULT_MEDIA_TYPE, PAYLOAD_MEDIA_TYPE, TEXT_MEDIA_TYPE, ArtifactRef
 from airflow_aiflow.durable.payload import encode
 from airflow_aiflow.exceptions import FlowOptionError
 from airflow_aiflow.runtime.session import Session
-
-#: Media type of a value that was stored in the payload form.
-PAYLOAD_TYPE = "application/vnd.aiflow.payload+json"
 
 
 def save_file(session: Session, value: Any, name: str | None, media_type: str | None) -> ArtifactRef:
@@ -30,6 +27,8 @@ def save_file(session: Session, value: Any, name: str | None, media_type: str | 
     guessed = media_type or (mimetypes.guess_type(name)[0] if name else None)
     stream, fallback = _stream(session, value)
     kind = guessed or fallback
+    if isinstance(value, str) and kind.startswith("text/") and "charset" not in kind:
+        kind += "; charset=utf-8"
     with stream:
         sha256, size = session.services.store().put_file(stream, media_type=kind)
     uri = session.services.store().uri(sha256)
@@ -41,11 +40,11 @@ def _stream(session: Session, value: Any) -> tuple[BinaryIO, str]:
         secret = session.payloads.secret_in(value)
         if secret:
             raise FlowOptionError("save(): the text holds a secret that Airflow masks; it would lie there in clear")
-        return io.BytesIO(value.encode()), "text/plain"
+        return io.BytesIO(value.encode()), TEXT_MEDIA_TYPE
     if isinstance(value, bytes | bytearray | memoryview):
-        return io.BytesIO(bytes(value)), "application/octet-stream"
+        return io.BytesIO(bytes(value)), DEFAULT_MEDIA_TYPE
     if isinstance(value, Path):
-        return value.open("rb"), "application/octet-stream"
+        return value.open("rb"), DEFAULT_MEDIA_TYPE
     if hasattr(value, "read"):
-        return value, "application/octet-stream"
-    return io.BytesIO(encode(value).data), PAYLOAD_TYPE
+        return value, DEFAULT_MEDIA_TYPE
+    return io.BytesIO(encode(value).data), PAYLOAD_MEDIA_TYPE

@@ -17,7 +17,7 @@ import tenacity
 from airflow_aiflow.durable.failpoint import failpoint
 from airflow_aiflow.durable.record import StepRecord, Usage
 from airflow_aiflow.durable.seal import seal, verify
-from airflow_aiflow.exceptions import PayloadEncodeError, SealError, StepTimeoutError
+from airflow_aiflow.exceptions import PayloadEncodeError, StepTimeoutError
 from airflow_aiflow.runtime.current import current_unit, inside_unit
 from airflow_aiflow.runtime.payloads import result_hash
 from airflow_aiflow.runtime.replay import Slot
@@ -216,11 +216,7 @@ def check_seal(session: Session, record: StepRecord) -> None:
 
     :raises SealError: naming the step.
     """
-    try:
-        verify(record.seal, **_sealed_parts(session, record))
-    except SealError as error:
-        error.add_note(f"aiflow: step '{record.name}' recorded at {record.ended_at:%Y-%m-%d %H:%M:%S} UTC")
-        raise
+    verify(record.seal, step=record.name, **_sealed_parts(session, record))
 
 
 def _sealed_parts(session: Session, record: StepRecord) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import socket
 import time
@@ -32,9 +33,12 @@ R = TypeVar("R")
 RUN_AFTER = datetime(2026, 1, 1, tzinfo=UTC)
 
 
+_sequence = itertools.count()
+
+
 def uuid7() -> UUID:
-    """Make an id that sorts by the moment at which it was made, as Airflow's task instances have."""
-    stamp = (time.time_ns() // 1_000_000) & ((1 << 48) - 1)
+    """Make an id that sorts after those made before it in this process, as Airflow's task instances do."""
+    stamp = (time.time_ns() // 1_000_000 + next(_sequence)) & ((1 << 48) - 1)
     noise = int.from_bytes(os.urandom(10), "big")
     number = (stamp << 80) | noise
     number = (number & ~(0xF << 76)) | (7 << 76)

