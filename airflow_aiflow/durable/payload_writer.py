@@ -39,7 +39,7 @@ _TEXT = frozenset({str})
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), check_circular=False)
 
 #: Classes whose subclasses are stored as the class itself. The order matters: a datetime is a date.
-_BASES: tuple[tuple[type, Callable[[Any], Any]], ...] = (
+BASES: tuple[tuple[type, Callable[[Any], Any]], ...] = (
     (str, str.__str__),
     (int, int.__pos__),
     (float, float.__pos__),
@@ -249,7 +249,7 @@ class Writer:
         family = self._adapters.modelling(value)
         if family is not None:
             return self._named(cls, family.to_plain(value))
-        for base, plain in _BASES:
+        for base, plain in BASES:
             if isinstance(value, base):
                 return self._named(cls, plain(value))
         if isinstance(value, tuple):
