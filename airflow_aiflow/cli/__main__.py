@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import importlib.metadata
 import pkgutil
 import sys
 from collections.abc import Sequence
 
-from airflow_aiflow import __version__
 from airflow_aiflow.cli import commands
 from airflow_aiflow.cli.output import FINDING, show_error
 from airflow_aiflow.exceptions import AiflowError
@@ -22,7 +22,8 @@ INTERRUPTED = 130
 def build_parser() -> argparse.ArgumentParser:
     """Collect the parsers of all commands."""
     parser = argparse.ArgumentParser(prog="aiflow", description="crash-safe AI pipelines in Apache Airflow")
-    parser.add_argument("--version", action="version", version=f"airflow-aiflow {__version__}")
+    version = importlib.metadata.version("airflow-aiflow")
+    parser.add_argument("--version", action="version", version=f"airflow-aiflow {version}")
     subparsers = parser.add_subparsers(title="commands", dest="command", required=True, metavar="COMMAND")
     for module in sorted(pkgutil.iter_modules(commands.__path__), key=lambda each: each.name):
         importlib.import_module(f"{commands.__name__}.{module.name}").add_parser(subparsers)

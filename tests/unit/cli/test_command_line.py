@@ -1,0 +1,67 @@
+"""The command line itself: commands found by being there, exit codes, errors as text or JSON."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import pkgutil
+import subprocess
+import sys
+
+import pytest
+
+from airflow_aiflow.cli import commands
+from airflow_aiflow.cli.__main__ import build_parser, main
+from airflow_aiflow.cli.output import table
+from airflow_aiflow.exceptions import StackError
+
+NAMES = sorted(module.name for module in pkgutil.iter_modules(commands.__path__))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_command_explains_itself(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([name, "--help"])
+    assert ended.value.code == 0
+    assert f"aiflow {name}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("words", [[], ["no-such-command"], ["status", "--no-such-option"], ["up", "--mail-port", "x"]])
+def test_a_wrong_command_line_exits_2(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 2
+    assert "usage: aiflow" in capsys.readouterr().err
+
+
+def failing(options: argparse.Namespace) -> int:
+    raise StackError("port 1 is in use: free it")
+
+
+def test_an_error_of_ours_is_a_message_and_exits_1(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("airflow_aiflow.cli.commands.down.run", failing)
+    assert main(["down"]) == 1
+    assert capsys.readouterr().err == "aiflow: port 1 is in use: free it\n"
+    assert main(["down", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out) == {"error": "StackError", "message": "port 1 is in use: free it"}
+
+
+def test_building_the_command_line_imports_nothing_heavy() -> None:
+    program = (
+        "import sys; from airflow_aiflow.cli.__main__ import build_parser; build_parser(); "
+        "print([name for name in ('airflow', 'psycopg', 'minio', 'requests', 'psutil', 'sqlalchemy') "
+        "if name in sys.modules])"
+    )
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert answer.stdout == "[]\n"
+
+
+def test_a_table_lines_up() -> None:
+    assert table([("a", "bb"), ("ccc", "d")]) == "a    bb\nccc  d"
+    assert table([]) == ""
+
+
+def test_the_parser_names_the_program() -> None:
+    assert build_parser().prog == "aiflow"
