@@ -231,5 +231,11 @@ class Host(Protocol):
             ``None``: the process was told to end, the execution stays as it is.
         """
 
-    def end_process(self, why: str) -> None:
-        """End this process now: called by the watchdog of a superseded attempt, from a thread. May not return."""
+    def end_process(self, why: str, *, superseded: bool = True) -> None:
+        """
+        End this process: called by the watchdog, from a thread. May not return.
+
+        :param why: for the log.
+        :param superseded: whether a later attempt is at work, which must not be harmed by what the host hears of this
+            end; else the attempt is the current one, and has failed.
+        """

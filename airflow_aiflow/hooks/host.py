@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 from airflow_aiflow.durable.execution import ExecutionState
 from airflow_aiflow.exceptions import AttemptParked, AttemptSuperseded, EffectInDoubtError
-from airflow_aiflow.hooks.supervisor import end_superseded, is_supervised
+from airflow_aiflow.hooks.supervisor import end_failed, end_superseded, is_supervised
 
 
 class AirflowHost:
@@ -63,16 +63,22 @@ class AirflowHost:
         again = (exceptions.AirflowRescheduleException, exceptions.TaskDeferred, exceptions.TaskAwaitingInput)
         return ExecutionState.PAUSED if isinstance(error, again) else ExecutionState.FAILED
 
-    def end_process(self, why: str) -> None:
+    def end_process(self, why: str, *, superseded: bool = True) -> None:
         """
-        End a superseded process without harming the attempt that has taken over.
+        End this task process; where a later attempt has taken over, without harming that one.
 
         Returns only where there is no task process to end: in ``dag.test()``, which runs in somebody's program.
+
+        :param why: for the log.
+        :param superseded: whether a later attempt is at work.
         """
-        self._superseded.set()
-        if is_supervised():
-            end_superseded(why, supervisor=self._supervisor)
+        if superseded:
+            self._superseded.set()
         self.log(f"aiflow: {why}", warning=True)
+        if is_supervised():
+            if superseded:
+                end_superseded(supervisor=self._supervisor)
+            end_failed()
 
     def end_if_superseded(self) -> None:
         """Answer the supervisor's wish to end at once, where this process only waits for that wish."""

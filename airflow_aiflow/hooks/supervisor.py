@@ -17,8 +17,6 @@ import sys
 import time
 from typing import NoReturn
 
-log = logging.getLogger(__name__)
-
 #: How long a superseded process waits to be ended. The supervisor beats every [workers] min_heartbeat_interval (5 s);
 #: twelve beats outlast a server that is restarting.
 VERDICT_SECONDS = 60.0
@@ -38,14 +36,18 @@ def is_supervised() -> bool:
     return isinstance(comms, CommsDecoder)
 
 
-def end_superseded(why: str, *, supervisor: int) -> NoReturn:
+def end_failed() -> NoReturn:
+    """End this process; the supervisor reports a failure, and Airflow retries as the task says."""
+    flush_logs()
+    os._exit(1)
+
+
+def end_superseded(*, supervisor: int) -> NoReturn:
     """
     End this process without a report that could reach the attempt that has taken over.
 
-    :param why: for the log.
     :param supervisor: the pid that was the parent when the task began.
     """
-    log.warning("aiflow: %s; this process ends", why)
     flush_logs()
     deadline = time.monotonic() + VERDICT_SECONDS
     while os.getppid() == supervisor and time.monotonic() < deadline:

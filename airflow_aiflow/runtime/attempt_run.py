@@ -124,7 +124,7 @@ class _Run:
         recorded = services.ledger.recorded(taken.lease, taken.generation)
         gate = Gate(clock)
         self._alarms = AlarmClock()
-        deadlines = Deadlines(self._alarms, on_overrun=services.host.end_process)
+        deadlines = Deadlines(self._alarms, on_overrun=lambda why: services.host.end_process(why, superseded=False))
         deadlines.install()
         journal = Journal(services.host, len(recorded.steps))
         self._session = Session(

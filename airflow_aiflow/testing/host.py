@@ -47,7 +47,7 @@ class TestingHost:
         """Read every exception as the code's own error."""
         return ExecutionState.FAILED if isinstance(error, Exception) else None
 
-    def end_process(self, why: str) -> None:
+    def end_process(self, why: str, *, superseded: bool = True) -> None:
         """Note the wish; a test's process goes on."""
         self.end_reason = why
         self.ended.set()

@@ -112,7 +112,7 @@ def read_attempt(job: dict[str, Any]) -> Attempt:
 class DyingHost(TestingHost):
     """End the process for real when the watchdog says so."""
 
-    def end_process(self, why: str) -> None:
+    def end_process(self, why: str, *, superseded: bool = True) -> None:
         """Leave a line and go."""
         seen("ended", why)
         os._exit(SUPERSEDED)
