@@ -1,0 +1,33 @@
+"""One real stack, with a real Airflow, for all tests of this folder: it is started at its first use."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from airflow_aiflow.local.stack import Stack, StackPlan
+
+DAGS = Path(__file__).parent / "dags"
+
+#: Airflow notices a dead supervisor after this (300 s by default), looks so often, and adopts orphans so often; seconds.
+DETECTION = {
+    "scheduler.task_instance_heartbeat_timeout": "20",
+    "scheduler.task_instance_heartbeat_timeout_detection_interval": "2",
+    "scheduler.orphaned_tasks_check_interval": "10",
+}
+
+
+@pytest.fixture(scope="session")
+def airflow_stack(stack_folder: Path) -> Iterator[Stack]:
+    """
+    Give a running stack whose DAG folder holds copies of the files in ``tests/airflow/dags``.
+
+    A test may put further files into ``airflow_stack.plan.dags_folder`` and wait for their DAGs.
+    """
+    dags = stack_folder / "dags"
+    shutil.copytree(DAGS, dags, ignore=shutil.ignore_patterns("__pycache__"))
+    with Stack(StackPlan(home=stack_folder / "stack", dags_folder=dags, airflow_options=DETECTION)) as stack:
+        yield stack
