@@ -80,12 +80,14 @@ def send(ctx: EffectContext, to: str) -> str:
     return f"sent to {to}"
 
 
-def pipeline(policy: str) -> Callable[[Flow], dict[str, Any]]:
-    """Give a body with one of each."""
+def pipeline(policy: str, *, pause_between: bool = False) -> Callable[[Flow], dict[str, Any]]:
+    """Give a body with one of each; it may stop in code of the author's, between two units."""
 
     def body(flow: Flow) -> dict[str, Any]:
         text = flow.step("compute", compute, "abcde")
         answer = flow.llm("ask", "What is it?")
+        if pause_between:
+            hold_until_released("between")
         sent = flow.effect("send", send, "a@example.com", key="one", on_in_doubt=policy)
         return {"length": len(text), "answer": answer, "sent": sent}
 
@@ -129,6 +131,7 @@ def main(path: str) -> int:
         spool_dir=OUTSIDE / "spool",
     )
     ledger = PostgresLedger.connect(job["dsn"])
+    body = pipeline(job.get("policy", "hold"), pause_between=job.get("pause_between", False))
     services = Services(
         ledger=ledger,
         store=lambda: store,
@@ -138,7 +141,7 @@ def main(path: str) -> int:
         models=Models,
     )
     try:
-        result = run_attempt(read_attempt(job), services, pipeline(job.get("policy", "hold")))
+        result = run_attempt(read_attempt(job), services, body)
     except EffectInDoubtError as error:
         seen("doubts", str(error))
         return IN_DOUBT
