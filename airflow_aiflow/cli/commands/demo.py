@@ -1,0 +1,118 @@
+"""`aiflow demo`: kill a document review half way in a real Airflow, watch it resume, and count what it paid twice."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow_aiflow.cli.home_option import DEFAULT_HOME
+from airflow_aiflow.cli.output import FINDING, OK, json_option
+
+if TYPE_CHECKING:
+    from airflow_aiflow.demo.outcome import Outcome
+    from airflow_aiflow.demo.screen import Screen
+
+#: After more than half, a task that begins anew has lost more than it still had to do.
+KILL_AT = "60"
+ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the command."""
+    parser = subparsers.add_parser(
+        "demo",
+        parents=[json_option()],
+        help="kill a run half way and watch it resume (exit 1: a promise did not hold)",
+    )
+    parser.add_argument(
+        "--input",
+        type=Path,
+        metavar="DIR",
+        help="folder of .txt, .md and .pdf documents (default: the licence texts of the installed distributions)",
+    )
+    parser.add_argument("--limit", type=_count, metavar="N", help="read at most N documents")
+    parser.add_argument(
+        "--kill-at", default=KILL_AT, metavar="PERCENT", help="when to kill, in percent of the pages: 60 or 5,30,60,90"
+    )
+    parser.add_argument(
+        "--llm-conn-id", metavar="ID", help="ask a real model: its connection, as AIRFLOW_CONN_<ID> in the environment"
+    )
+    parser.add_argument("--keep", action="store_true", help="keep the stack running afterwards, until Ctrl-C")
+    parser.add_argument(
+        "--home",
+        type=Path,
+        default=DEFAULT_HOME / "demo",
+        metavar="DIR",
+        help="folder of the demo's own stack, emptied at the start (default: .aiflow/demo)",
+    )
+    parser.set_defaults(run=run)
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be 1 or more")
+    return number
+
+
+class Stopped(KeyboardInterrupt):
+    """A signal asked the demo to end."""
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the demo."""
+    began = time.monotonic()
+    from airflow_aiflow.demo.kill import read_kill_points
+    from airflow_aiflow.demo.run import Demo, DemoOptions
+    from airflow_aiflow.demo.screen import Screen
+
+    # With --json, standard output holds one line alone.
+    screen = Screen(sys.stderr if options.json else sys.stdout)
+    points = read_kill_points(options.kill_at)
+    wanted = DemoOptions(options.home, options.input, options.limit, points, options.llm_conn_id, began)
+    demo = Demo(wanted, screen)
+    _stop_at_signals()
+    with demo:
+        try:
+            outcome = demo.run()
+            _show(options, outcome, screen)
+            if options.keep:
+                screen.say(
+                    "The stack keeps running: log in as admin, the password is in "
+                    f"{demo.stack.airflow.folder / 'passwords.json'}. Ctrl-C ends it."
+                )
+                demo.stay()
+        except Stopped:
+            screen.say("stopping")
+            raise
+        finally:
+            _ignore_signals()
+    return FINDING if list(outcome.broken()) else OK
+
+
+def _stop_at_signals() -> None:
+    def stop(number: int, frame: object) -> None:
+        # Once is enough: a second one must not break into the stack's own end.
+        _ignore_signals()
+        raise Stopped
+
+    for number in ENDS:
+        # Under nohup a hang-up is ignored, and stays so.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, stop)
+
+
+def _ignore_signals() -> None:
+    for number in ENDS:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _show(options: argparse.Namespace, outcome: Outcome, screen: Screen) -> None:
+    screen.result(outcome)
+    if options.json:
+        print(json.dumps(outcome.as_json()), flush=True)

@@ -1,0 +1,117 @@
+"""What a person sees while the demo runs: a progress bar on a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self, TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from airflow_aiflow.demo.outcome import Outcome
+
+#: Percent of the calls between two lines where there is no terminal.
+LINE_EVERY = 10
+#: Columns of a stream that is no terminal: paths and addresses stay on one line.
+PLAIN_WIDTH = 160
+
+
+class Screen:
+    """
+    Show how the demo goes.
+
+    :param stream: where to.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        width = None if stream.isatty() else PLAIN_WIDTH
+        self._console = Console(file=stream, markup=False, highlight=False, width=width)
+        self._bar: Progress | None = None
+        self._total = 0
+        self._next_line = 0
+
+    def say(self, line: str) -> None:
+        """Print one line; a bar stays below it."""
+        self._console.print(line)
+
+    def open(self, total: int) -> Self:
+        """
+        Begin to show progress.
+
+        :param total: model calls that the run needs.
+        """
+        self._total = total
+        if self._console.is_terminal:
+            columns = (TextColumn("{task.description}"), BarColumn(40), MofNCompleteColumn(), TimeElapsedColumn())
+            self._bar = Progress(*columns, console=self._console)
+            self._bar.add_task("waiting for the task", total=total)
+        return self
+
+    def __enter__(self) -> Self:
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+    def show(self, done: int, what: str) -> None:
+        """
+        Show how far the run is.
+
+        :param done: model calls whose answer is recorded.
+        :param what: what is going on.
+        """
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], completed=done, description=f"{what:<24}")
+            return
+        percent = 100 * done // max(1, self._total)
+        if percent >= self._next_line and done:
+            self._next_line = percent // LINE_EVERY * LINE_EVERY + LINE_EVERY
+            self.say(f"  {what}: {done} of {self._total} model calls recorded")
+
+    def result(self, outcome: Outcome) -> None:
+        """Print the table of what was counted."""
+        self.say("")
+        self._console.print(result_table(outcome))
+        if outcome.report is not None:
+            self.say(f"The report: {outcome.report}")
+            self.say(f"As a table: {outcome.table}")
+        if outcome.counted_at == "model server":
+            self.say("The stand-in model quotes the text; --llm-conn-id asks a real one.")
+        for line in outcome.broken():
+            self.say(f"NOT AS PROMISED: {line}")
+
+
+def result_table(outcome: Outcome) -> Table:
+    """
+    Lay out what was counted.
+
+    :param outcome: the numbers.
+    """
+    table = Table(title=f"The run {outcome.state}", title_justify="left", title_style="bold")
+    table.add_column("")
+    table.add_column("this run", justify="right")
+    table.add_column("a plain task", justify="right", style="dim")
+    killed = ", ".join(f"{kill.pages}" for kill in outcome.kills)
+    rows = [
+        ("documents (skipped)", f"{outcome.documents} ({outcome.skipped})", ""),
+        ("pages", f"{outcome.pages}", ""),
+        ("kills by SIGKILL", f"{len(outcome.kills)}", ""),
+        ("pages recorded at the kill", killed or "-", "0"),
+        ("model calls needed", f"{outcome.calls_needed}", f"{outcome.calls_needed}"),
+        (f"model calls made (counted at the {outcome.counted_at})", f"{outcome.calls_made}", f"{outcome.calls_plain}"),
+        ("model calls saved", f"{outcome.calls_saved}", ""),
+        ("seconds from a kill to the next result", f"{outcome.seconds_lost:.1f}", ""),
+        ("seconds in all", f"{outcome.seconds:.1f}", ""),
+        ("e-mails sent (counted at the mail server)", f"{outcome.emails}", ""),
+        ("records created (counted at the service)", f"{outcome.records}", ""),
+    ]
+    for row in rows:
+        table.add_row(*row)
+    return table

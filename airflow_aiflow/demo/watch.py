@@ -1,0 +1,147 @@
+"""Follow a run to its end, and kill its task at the chosen points."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from airflow_aiflow.demo.follow import DAG, TASK, Follower, Progress
+from airflow_aiflow.demo.kill import kill_tree, pages_at
+from airflow_aiflow.demo.outcome import Kill
+from airflow_aiflow.demo.screen import Screen
+from airflow_aiflow.exceptions import StackError
+from airflow_aiflow.local.airflow_client import END_STATES, AirflowClient
+
+#: Seconds between two looks at the ledger: a few pages at most go by.
+POLL = 0.02
+#: Seconds between two questions to Airflow, which cost far more than a look at the ledger.
+ASK_AIRFLOW = 0.5
+#: Seconds without any progress after which something is wrong: a task starts within a few, a model answers in less.
+STALLED = 180.0
+#: Lines of the task's log that an error shows.
+LOG_LINES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """
+    What was seen.
+
+    :param state: Airflow's word for the end.
+    :param first_page: when the first page was recorded, by ``time.monotonic``.
+    """
+
+    state: str
+    kills: tuple[Kill, ...]
+    first_page: float | None
+    last: Progress | None
+
+
+@dataclass(slots=True)
+class _Open:
+    """A kill after which nothing new has been recorded yet."""
+
+    at: float
+    when: float
+    processes: int
+    before: Progress
+
+
+@dataclass(slots=True)
+class Watch:
+    """
+    Watch one run.
+
+    :param documents: how many verdicts the run ends with.
+    :param pages: how many pages there are.
+    :param points: percentages of the pages at which to kill.
+    """
+
+    follower: Follower
+    client: AirflowClient
+    run_id: str
+    documents: int
+    pages: int
+    points: Sequence[float]
+    screen: Screen
+    mend: Callable[[], object]
+    _kills: list[Kill] = field(default_factory=list)
+    _open: _Open | None = None
+    _first_page: float | None = None
+    _last: Progress | None = None
+    _moved: float = 0.0
+
+    def until_end(self) -> Watched:
+        """
+        Watch and kill until Airflow says that the run has ended.
+
+        :raises StackError: nothing moves any more; the end of the task's log is in the message.
+        """
+        thresholds = pages_at(self.points, self.pages)
+        asked = self._moved = time.monotonic()
+        state = ""
+        while state not in END_STATES:
+            now = time.monotonic()
+            seen = self.follower.look()
+            if seen is not None:
+                self._take_note(seen, now)
+                self._maybe_kill(seen, thresholds)
+            if now - asked >= ASK_AIRFLOW:
+                asked = now
+                self.mend()
+                state = str(self.client.run(DAG, self.run_id)["state"])
+            if now - self._moved > STALLED:
+                raise StackError(f"the run {self.run_id} has not moved for {STALLED:.0f} s; {self._log_end()}")
+            time.sleep(POLL)
+        self._close(time.monotonic())
+        return Watched(state, tuple(self._kills), self._first_page, self.follower.look() or self._last)
+
+    def _take_note(self, seen: Progress, now: float) -> None:
+        last, self._last = self._last, seen
+        if last is None or (seen.fence, seen.pages, seen.assessed) != (last.fence, last.pages, last.assessed):
+            self._moved = now
+        if self._first_page is None and seen.pages:
+            self._first_page = now
+        if self._open is not None and seen.fence > self._open.before.fence and seen.fresh:
+            lost = self._close(now)
+            self.screen.say(f"  attempt {seen.attempt} goes on, {lost:.1f} s after the kill")
+        self.screen.show(seen.pages + seen.assessed, self._doing(seen))
+
+    def _doing(self, seen: Progress) -> str:
+        if self._open is not None:
+            return "killed, Airflow retries"
+        return "summarising pages" if seen.pages < self.pages else "assessing documents"
+
+    def _maybe_kill(self, seen: Progress, thresholds: Sequence[int]) -> None:
+        """
+        Kill at the next point.
+
+        Only while model calls are left: a kill between the mail and its record would rightly leave the mail in doubt,
+        and a person would have to decide.
+        """
+        number = len(self._kills)
+        if self._open is not None or number == len(thresholds) or seen.ended:
+            return
+        if seen.pages < thresholds[number] or seen.assessed >= self.documents:
+            return
+        processes = kill_tree(seen.owner)
+        if processes:
+            self._open = _Open(self.points[number], time.monotonic(), processes, seen)
+            hit = f"  killed the task (pid {seen.owner.pid}, {processes} in all) by SIGKILL"
+            self.screen.say(f"{hit}, {seen.pages} of {self.pages} pages recorded")
+
+    def _close(self, now: float) -> float:
+        """Note how long the last kill held the run up."""
+        kill, self._open = self._open, None
+        if kill is None:
+            return 0.0
+        lost, before = now - kill.when, kill.before
+        calls = before.pages + before.assessed
+        self._kills.append(Kill(kill.at, before.pages, calls, kill.processes, lost))
+        return lost
+
+    def _log_end(self) -> str:
+        attempt = max(1, int(self.client.task_instance(DAG, self.run_id, TASK)["try_number"]))
+        lines = self.client.logs(DAG, self.run_id, TASK, attempt).splitlines()[-LOG_LINES:]
+        return "the end of the task's log:\n" + "\n".join(lines)
