@@ -10,7 +10,6 @@ import shutil
 import signal
 from pathlib import Path
 
-import airflow_aiflow
 from airflow_aiflow.exceptions import StackError
 from airflow_aiflow.local import pid_file
 from airflow_aiflow.local.stack_status import owner
@@ -58,8 +57,8 @@ def dag_file() -> Path:
 
     :raises StackError: it is not there.
     """
-    package = Path(airflow_aiflow.__file__).parent
-    places = (package.parent / "dags" / DAG_FILE, package / "demo" / DAG_FILE)
+    here = Path(__file__).parent
+    places = (here.parents[1] / "dags" / DAG_FILE, here / DAG_FILE)
     for place in places:
         if place.is_file():
             return place
