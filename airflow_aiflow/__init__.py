@@ -5,18 +5,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from airflow_aiflow.durable.artifact import ArtifactRef as ArtifactRef
     from airflow_aiflow.decorators.typed import durable as durable
     from airflow_aiflow.exceptions import EffectNotAppliedError as EffectNotAppliedError
+    from airflow_aiflow.runtime.current import current_flow as current_flow
+    from airflow_aiflow.runtime.flow import Flow as Flow
+    from airflow_aiflow.runtime.requests import EffectContext as EffectContext
 
 __version__ = "0.1.0"
 
 #: Public name -> module. Lazy, so that a DAG file pays for nothing that it does not use.
 _HOMES = {
+    "ArtifactRef": "durable.artifact",
+    "EffectContext": "runtime.requests",
     "EffectNotAppliedError": "exceptions",
+    "Flow": "runtime.flow",
+    "current_flow": "runtime.current",
     "durable": "durable",  # the sub-package itself, which is the decorator too
 }
 
-__all__ = ["EffectNotAppliedError", "durable"]
+__all__ = ["ArtifactRef", "EffectContext", "EffectNotAppliedError", "Flow", "current_flow", "durable"]
 
 
 def __getattr__(name: str) -> Any:

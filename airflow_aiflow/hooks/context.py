@@ -67,7 +67,7 @@ class Work:
             yield flow
 
     def _remember(self, flow: Flow) -> None:
-        remember(str(self.attempt.counters.ti_id), self.services.ledger, flow._session.taken.lease)
+        remember(str(self.attempt.counters.ti_id), self.services.ledger, flow.lease)
 
     def _in_airflow(self) -> AbstractContextManager[None]:
         return airflow_signals(self.host, reschedule_delay=self.services.settings.reschedule_delay)

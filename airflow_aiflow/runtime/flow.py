@@ -3,27 +3,27 @@ What an author holds: the flow of one attempt.
 
 Arguments of the author's function go by position, keywords are ours. Every method replays what is recorded, else runs
 it, records it, and gives back the stored form.
+
+A DAG file imports this module for an annotation, so what does the work is imported where it is used.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import timedelta
-from typing import Any, TypeVar, TypeVarTuple, overload
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, overload
 
-from airflow_aiflow.durable.artifact import ArtifactRef
-from airflow_aiflow.durable.fingerprint import fingerprint, step_fingerprint
-from airflow_aiflow.durable.policy import EFFECT_OPTION_NAMES, Duration, EffectOptions, effect_options, seconds
 from airflow_aiflow.llm.call import DEFAULT_TIMEOUT
-from airflow_aiflow.runtime.effects import EffectCall, Names
-from airflow_aiflow.runtime.files import save_file
-from airflow_aiflow.runtime.maps import MapRun, Prepared, check_workers
-from airflow_aiflow.runtime.model_calls import ModelCalls
-from airflow_aiflow.runtime.payloads import masked, result_type
-from airflow_aiflow.runtime.replay import Spent
-from airflow_aiflow.runtime.requests import EffectContext
-from airflow_aiflow.runtime.session import Session
-from airflow_aiflow.runtime.steps import Ran, StepCall, prepare, refuse_coroutine, run_live, run_step
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from airflow_aiflow.durable.artifact import ArtifactRef
+    from airflow_aiflow.durable.execution import Lease
+    from airflow_aiflow.durable.policy import Duration
+    from airflow_aiflow.runtime.replay import Spent
+    from airflow_aiflow.runtime.requests import EffectContext
+    from airflow_aiflow.runtime.session import Session
+    from airflow_aiflow.runtime.steps import StepCall
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -42,6 +42,10 @@ class Flow:
     """
 
     def __init__(self, session: Session, before: Spent) -> None:
+        from airflow_aiflow.durable.policy import EffectOptions
+        from airflow_aiflow.runtime.effects import Names
+        from airflow_aiflow.runtime.model_calls import ModelCalls
+
         self._session = session
         self._before = before
         self._names = Names(session)
@@ -51,7 +55,7 @@ class Flow:
         self._progress_at: float | None = None
 
     def __aiflow_fingerprint__(self) -> str:
-        """Count as a constant: a lambda that calls the flow inside a map or step captures it, and it decides nothing."""
+        """Count as a constant: a lambda that calls the flow captures it, and it decides no outcome."""
         return "flow"
 
     @classmethod
@@ -72,6 +76,11 @@ class Flow:
         return self._session.taken.number
 
     @property
+    def lease(self) -> Lease:
+        """The lease that this attempt holds: which row, and the fence on which it stands."""
+        return self._session.taken.lease
+
+    @property
     def generation(self) -> int:
         """How many fresh starts people asked for, from 1."""
         return self._session.taken.generation
@@ -84,6 +93,8 @@ class Flow:
     @property
     def spent(self) -> Spent:
         """What model calls of this generation cost, over all its attempts; replays count nothing."""
+        from airflow_aiflow.runtime.replay import Spent
+
         paid, before = self._session.journal.paid, self._before
         return Spent(
             before.calls + paid.calls,
@@ -115,6 +126,11 @@ class Flow:
         :return: the stored result.
         :raises StepInputError: if an argument has no canonical form; nothing ran.
         """
+        from airflow_aiflow.durable.fingerprint import step_fingerprint
+        from airflow_aiflow.durable.policy import seconds
+        from airflow_aiflow.runtime.payloads import result_type
+        from airflow_aiflow.runtime.steps import Ran, StepCall, refuse_coroutine, run_step
+
         refuse_coroutine("step", name, fn)
         call = StepCall(
             kind="step",
@@ -157,6 +173,9 @@ class Flow:
         :param timeout: seconds for the whole call.
         :return: the stored answer.
         """
+        from airflow_aiflow.durable.policy import seconds
+        from airflow_aiflow.runtime.steps import run_step
+
         request = self._models.request(
             prompt,
             output_type=output_type,
@@ -189,6 +208,8 @@ class Flow:
         :param options: those of ``llm``.
         :return: the answers in the order of the prompts.
         """
+        from airflow_aiflow.runtime.maps import check_workers
+
         workers = check_workers("llm_map", max_workers, on_item_error)
         make = self._models.maker(options)
         calls = (self._models.call(name, make(prompt), options.get("version")) for prompt in prompts)
@@ -216,6 +237,11 @@ class Flow:
         :param max_workers: threads.
         :return: the results in the order of the items.
         """
+        from airflow_aiflow.durable.fingerprint import fingerprint, step_fingerprint
+        from airflow_aiflow.runtime.maps import check_workers
+        from airflow_aiflow.runtime.payloads import result_type
+        from airflow_aiflow.runtime.steps import Ran, StepCall, refuse_coroutine
+
         workers = check_workers("map", max_workers, on_item_error)
         refuse_coroutine("map", name, fn)
         as_type = result_type(fn)
@@ -236,6 +262,9 @@ class Flow:
         return results
 
     def _mapped(self, calls: Iterator[StepCall], workers: int) -> list[Any]:
+        from airflow_aiflow.runtime.maps import MapRun, Prepared
+        from airflow_aiflow.runtime.steps import prepare, run_live
+
         session = self._session
 
         def prepared() -> Iterator[Prepared]:
@@ -264,6 +293,10 @@ class Flow:
         :raises EffectConflictError: if the key was used with another request.
         :raises EffectInDoubtError: if an earlier call's outcome is unknown and a person must decide.
         """
+        from airflow_aiflow.durable.policy import EFFECT_OPTION_NAMES, effect_options
+        from airflow_aiflow.runtime.effects import EffectCall
+        from airflow_aiflow.runtime.steps import refuse_coroutine
+
         unknown = [option for option in options if option not in EFFECT_OPTION_NAMES]
         if unknown:
             shown = getattr(fn, "__qualname__", "fn")
@@ -287,6 +320,8 @@ class Flow:
         :param kind: what happened.
         :param data: anything that can be stored; secrets are masked.
         """
+        from airflow_aiflow.runtime.payloads import masked
+
         self._session.gate.check()
         self._session.recorder.event(kind, masked(data, self._session.services.host.redact))
 
@@ -313,6 +348,8 @@ class Flow:
         :param name: what people see; never part of the address.
         :param media_type: guessed from the name where left out.
         """
+        from airflow_aiflow.runtime.files import save_file
+
         self._session.gate.check()
         return save_file(self._session, value, name, media_type)
 

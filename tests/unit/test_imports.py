@@ -35,19 +35,20 @@ import json
 print(json.dumps(sorted(set(sys.modules) - before)))
 """
 DURABLE = """
+from airflow_aiflow import Flow
 @dag
 def careful():
     @task.durable
-    def work(flow, text): return flow.step("upper", str.upper, text)
+    def work(flow: Flow, text): return flow.step("upper", str.upper, text)
     work("a")
 careful()
 """
 TYPED = """
-from airflow_aiflow import durable
+from airflow_aiflow import EffectContext, Flow, durable
 @dag
 def careful():
     @durable
-    def work(flow, text): return flow.step("upper", str.upper, text)
+    def work(flow: Flow, text): return flow.step("upper", str.upper, text)
     work("a")
 careful()
 """
