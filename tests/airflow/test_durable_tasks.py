@@ -1,0 +1,219 @@
+"""Durable tasks in a real Airflow: processes are killed, slots given back, attempts superseded."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from airflow_aiflow.durable.attempt import Attempt, Counters
+from airflow_aiflow.durable.identity import ExecutionId
+from airflow_aiflow.durable.settings import FlowSettings
+from airflow_aiflow.durable.sign import Sign
+from airflow_aiflow.local import postgres_roles
+from airflow_aiflow.local.airflow_client import AirflowClient, wait_for
+from airflow_aiflow.local.stack import Stack
+from airflow_aiflow.runtime.clock import SystemClock
+from airflow_aiflow.runtime.process import start_time, this_owner
+from airflow_aiflow.runtime.takeover import take_over
+from airflow_aiflow.storage.postgres import PostgresLedger
+
+#: Seconds for what Airflow does within a few, on a machine that is busy with other things.
+PATIENCE = 90.0
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a DAG, and the file in which its tasks count."""
+
+    stack: Stack
+    client: AirflowClient
+    dag_id: str
+    run_id: str
+    folder: Path
+
+    @property
+    def lines(self) -> list[str]:
+        """What the tasks have written so far."""
+        file = self.folder / "count.txt"
+        return file.read_text().splitlines() if file.exists() else []
+
+    def line(self, start: str) -> list[str]:
+        """Wait for a line and give its words."""
+        found = wait_for(
+            lambda: next((line for line in self.lines if line.startswith(start)), None), f"line {start!r}", PATIENCE
+        )
+        return found.split()
+
+    def go(self) -> None:
+        """Let a step that is held go on."""
+        (self.folder / "go").touch()
+
+    def ended(self) -> str:
+        """Wait for the end of the run."""
+        return self.client.wait_for_run(self.dag_id, self.run_id, PATIENCE)
+
+    def task(self, task_id: str, *states: str) -> dict[str, Any]:
+        """Wait until a task has one of some states."""
+        return self.client.wait_for_task(self.dag_id, self.run_id, task_id, *states, timeout=PATIENCE)
+
+    def log(self, task_id: str, try_number: int) -> str:
+        """Give the log of a try."""
+        return self.client.logs(self.dag_id, self.run_id, task_id, try_number)
+
+    def raised(self, task_id: str, try_number: int) -> list[str]:
+        """Give the exceptions in the log of a try, outermost first, as ``Class: text``."""
+        folder = self.stack.home / "airflow" / "task-logs" / f"dag_id={self.dag_id}" / f"run_id={self.run_id}"
+        entries = [
+            json.loads(line)
+            for line in (folder / f"task_id={task_id}" / f"attempt={try_number}.log").read_text().splitlines()
+        ]
+        return [
+            f"{error['exc_type']}: {error['exc_value']}" for entry in entries for error in entry.get("error_detail", [])
+        ]
+
+    def ledger(self, query: str) -> list[tuple[Any, ...]]:
+        """Ask the ledger; ``%(run)s`` is the run's id."""
+        with psycopg.connect(self.stack.postgres.dsn()) as connection:
+            return connection.execute(query.encode(), {"run": self.run_id}).fetchall()
+
+    def metadata(self, statement: str) -> None:
+        """Change Airflow's own database, as a second scheduler would."""
+        airflow = postgres_roles.AIRFLOW
+        with psycopg.connect(self.stack.postgres.dsn(airflow, airflow)) as connection:
+            connection.execute(statement.encode(), {"run": self.run_id})
+
+
+@pytest.fixture(scope="module")
+def client(airflow_stack: Stack) -> AirflowClient:
+    """Give the API of an Airflow that knows this module's DAGs."""
+    client = airflow_stack.airflow.client()
+    for dag_id in ("ten_steps", "parks", "superseded", "doubtful", "large"):
+        client.wait_for_dag(dag_id)
+    return client
+
+
+@pytest.fixture
+def start(airflow_stack: Stack, client: AirflowClient, tmp_path: Path) -> Callable[..., Run]:
+    """Give a way to start a run that counts in a folder of its own."""
+    tmp_path.chmod(0o777)
+
+    def start(dag_id: str, **conf: Any) -> Run:
+        run_id = client.trigger(dag_id, {"folder": str(tmp_path), **conf})
+        return Run(airflow_stack, client, dag_id, run_id, tmp_path)
+
+    return start
+
+
+def gone(pid: int) -> Callable[[], bool | None]:
+    return lambda: True if start_time(pid) is None else None
+
+
+def steps(run: Run) -> Counter[int]:
+    return Counter(int(line.split()[1]) for line in run.lines if line.startswith("step"))
+
+
+def test_a_killed_task_goes_on_where_it_stopped(start: Callable[..., Run]) -> None:
+    run = start("ten_steps", hold_at=5)
+    pid = int(run.line("step 5")[2])
+    os.kill(pid, signal.SIGKILL)
+    wait_for(gone(pid), "the end of the killed task", PATIENCE)
+    run.go()
+    assert run.ended() == "success"
+    assert steps(run) == Counter({number: 2 if number == 5 else 1 for number in range(10)})
+    assert [line for line in run.lines if line.startswith("attempt")] == ["attempt 1 1 False", "attempt 2 1 True"]
+    assert run.line("read") == f"read {[number**2 for number in range(10)]}".split()
+    assert run.task("work", "success")["try_number"] == 2
+    told = run.log("work", 2)
+    assert "aiflow: resuming attempt 2, generation 1: 5 steps recorded" in told
+    assert "aiflow: done: 5 replayed, 5 ran" in told
+    [(state, heard)] = run.ledger("select state, heard_at is not null from aiflow.execution where run_id = %(run)s")
+    assert (state, heard) == ("succeeded", True)
+
+
+def test_a_task_dies_with_its_supervisor(start: Callable[..., Run]) -> None:
+    run = start("ten_steps", hold_at=0)
+    _, _, pid, parent = run.line("step 0")
+    os.kill(int(parent), signal.SIGKILL)
+    wait_for(gone(int(pid)), "the end of the orphan", 10)
+    run.client.set_state("ten_steps", run.run_id, "work", "failed")
+    assert steps(run) == Counter({0: 1})
+
+
+def test_a_parked_task_gives_its_slot_back_and_burns_no_retry(start: Callable[..., Run]) -> None:
+    run = start("parks")
+    parked = run.task("work", "up_for_reschedule")
+    assert run.ended() == "success"
+    done = run.task("work", "success")
+    assert (done["try_number"], done["max_tries"], done["id"]) == (1, 0, parked["id"])
+    assert steps(run) == Counter({3: 1})
+    assert [line for line in run.lines if line.startswith("attempt")] == ["attempt 1 1"] * 2
+    signs = run.ledger(
+        "select sign, ending from aiflow.attempt join aiflow.execution using (execution_id) where run_id = %(run)s "
+        "order by attempt.fence"
+    )
+    assert signs == [("first", "paused"), ("same", "succeeded")]
+
+
+@pytest.mark.parametrize("inside", [True, False], ids=["between steps", "outside the flow"])
+def test_a_superseded_attempt_ends_without_a_word_to_airflow(start: Callable[..., Run], inside: bool) -> None:
+    """Two schedulers start one task instance: the same id comes back with the next try number, elsewhere."""
+    run = start("superseded", inside=inside)
+    pid = int(run.line("step 0")[2])
+    here = "where dag_id = 'superseded' and run_id = %(run)s"
+    elsewhere = "try_number = 2, hostname = 'elsewhere', pid = 1, last_heartbeat_at = now() + interval '1 hour'"
+    run.metadata(f"update task_instance set {elsewhere} {here}")
+    with ThreadPoolExecutor(1) as pool, closing(PostgresLedger.connect(run.stack.postgres.dsn())) as ledger:
+        newcomer = pool.submit(take_over, later_attempt(run), ledger, FlowSettings(), SystemClock(), ttl=60)
+        run.go()
+        taken = newcomer.result(PATIENCE)
+    assert (taken.sign, taken.number) == (Sign.RETRY, 2)
+    wait_for(gone(pid), "the end of the superseded attempt", PATIENCE)
+    found = run.client.task_instance("superseded", run.run_id, "work")
+    assert (found["state"], found["try_number"], found["hostname"]) == ("running", 2, "elsewhere")
+    assert steps(run) == Counter({0: 1})
+    run.client.set_state("superseded", run.run_id, "work", "failed")
+
+
+def later_attempt(run: Run) -> Attempt:
+    """Describe the next try of the run's task, as another worker would see it."""
+    [(ti_id, run_after)] = run.ledger(
+        "select ti_id, run_after from aiflow.attempt join aiflow.execution using (execution_id) where run_id = %(run)s"
+    )
+    return Attempt(
+        execution=ExecutionId(run.dag_id, run.run_id, "work"),
+        counters=Counters(ti_id=ti_id, try_number=2, max_tries=0, retries=0, clear_number=0, run_after=run_after),
+        owner=this_owner(str(ti_id)),
+    )
+
+
+def test_a_doubt_is_held_and_burns_no_retry(start: Callable[..., Run]) -> None:
+    run = start("doubtful")
+    assert run.ended() == "failed"
+    assert len([line for line in run.lines if line.startswith("acted")]) == 1
+    held = run.task("pay", "failed")
+    assert (held["try_number"], held["max_tries"]) == (2, 3)
+    outer, inner = run.raised("pay", 2)
+    assert outer.startswith("AirflowFailException: effect 'pay'")
+    assert inner == outer.replace("AirflowFailException", "EffectInDoubtError")
+    assert run.ledger("select state from aiflow.effect_now where key = 'pay/' || %(run)s") == [("in_doubt",)]
+
+
+def test_large_results_cross_processes(start: Callable[..., Run]) -> None:
+    run = start("large")
+    assert run.ended() == "success"
+    assert run.line("read") == ["read", "list", "30", "page", "29"]
+    assert len([line for line in run.lines if line.startswith("one page")]) == 30
+    shown = str(run.client.xcom("large", run.run_id, "pages"))
+    assert "StoredList" in shown
+    assert len(shown) < 300
