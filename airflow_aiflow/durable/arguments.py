@@ -39,7 +39,7 @@ def bind_arguments(fn: Callable[..., Any], args: tuple[Any, ...], *, given: int 
         if quick is not None:
             return quick[given:]
     try:
-        signature = _signature(fn)
+        signature = signature_of(fn)
     except ValueError:
         return [*((f"arg{i}", value) for i, value in enumerate(args[given:])), *sorted(keywords.items())]
     bound = signature.bind(*args, **keywords)
@@ -65,7 +65,13 @@ def _bind_quickly(fn: FunctionType, args: tuple[Any, ...]) -> list[tuple[str, An
     return list(zip(code.co_varnames, args, strict=False))
 
 
-def _signature(fn: Callable[..., Any]) -> inspect.Signature:
+def signature_of(fn: Callable[..., Any]) -> inspect.Signature:
+    """
+    Read a signature, once for each function.
+
+    :param fn: any callable.
+    :raises ValueError: if it has none (some builtins).
+    """
     if not isinstance(fn, FunctionType | type):
         return inspect.signature(fn)
     known = _signatures.get(fn)

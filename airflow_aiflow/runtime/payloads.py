@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from airflow_aiflow.durable.failpoint import failpoint
-from airflow_aiflow.durable.payload import decode, encode
+from airflow_aiflow.durable.payload import decode, encode, return_type
 from airflow_aiflow.durable.ports import ArtifactStore, Host
 from airflow_aiflow.durable.record import Stored
 from airflow_aiflow.exceptions import ArtifactError
@@ -18,31 +18,30 @@ from airflow_aiflow.exceptions import ArtifactError
 SECRET_DEPTH = 60
 
 
+_return_type = functools.lru_cache(maxsize=1024)(return_type)
+
+
 def result_type(fn: Callable[..., Any]) -> Any:
     """
-    Read the class by which a function's result is rebuilt.
+    Read the class by which a function's result is rebuilt; resolving annotations is slow, so it is kept.
 
     :param fn: the author's function; a ``partial`` counts as what it wraps.
     :return: the return annotation; ``None`` where there is none that can be resolved.
     """
     while isinstance(fn, functools.partial):
         fn = fn.func
-    return _hints(fn).get("return")
+    try:
+        return _return_type(fn)
+    except TypeError:
+        return return_type(fn)  # a callable object that has no hash
 
 
 def argument_types(fn: Callable[..., Any]) -> Mapping[str, Any]:
     """
     Read the classes by which recorded arguments are rebuilt.
 
-    :param fn: the author's function.
+    :param fn: the author's function, no ``partial``.
     """
-    while isinstance(fn, functools.partial):
-        fn = fn.func
-    return _hints(fn)
-
-
-@functools.lru_cache(maxsize=1024)
-def _hints(fn: Callable[..., Any]) -> Mapping[str, Any]:
     try:
         return typing.get_type_hints(fn)
     except Exception:  # annotations are the author's: names that exist for the type checker alone, for example

@@ -37,6 +37,12 @@ def with_patience(call: Callable[[], R], clock: Clock, patience: float) -> R:
     :param patience: seconds after which the last error is raised.
     :raises LedgerUnavailableError: when the patience is used up.
     """
+    try:
+        return call()
+    except LedgerUnavailableError:
+        if patience <= 0:
+            raise
+    # Only now is tenacity's bookkeeping paid for: a recorded step has no time for it.
     deadline = clock.monotonic() + patience
 
     def out_of_patience(_state: tenacity.RetryCallState) -> bool:

@@ -8,12 +8,13 @@ requests can be compared over a choice of arguments without the classes that mad
 from __future__ import annotations
 
 import functools
-import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from inspect import Parameter
 from typing import Any, Literal
 
-from airflow_aiflow.durable.fingerprint import captured_variables, fingerprint
+from airflow_aiflow.durable.arguments import bind_arguments, captured_variables, signature_of
+from airflow_aiflow.durable.fingerprint import fingerprint
 from airflow_aiflow.durable.payload import decode, encode
 from airflow_aiflow.durable.trail import class_name
 from airflow_aiflow.exceptions import EffectOptionError, StepInputError
@@ -125,9 +126,8 @@ class RecordedRequest:
 
         :param request: today's.
         """
-        names = argument_names(request.fn, request.takes_ctx, len(self.args))
-        then = dict(zip(names, self.args, strict=False)) | self.kwargs
-        now = dict(zip(names, request.args, strict=False)) | request.kwargs
+        then = dict(_bound(request.fn, request.takes_ctx, tuple(self.args), self.kwargs))
+        now = dict(_bound(request.fn, request.takes_ctx, request.args, request.kwargs))
         changed = [
             f"{name} {_shown(then.get(name))} -> {_shown(now.get(name))}"
             for name in dict.fromkeys([*self.prints, *request.prints])
@@ -165,20 +165,17 @@ def argument_names(fn: Callable[..., Any], takes_ctx: bool, count: int) -> list[
     :param fn: the function itself, no ``partial``.
     :param takes_ctx: whether its first parameter is ours.
     :param count: how many arguments there are.
-    :return: as many names; those of ``*args`` are numbered.
+    :return: as many names; what ``*args`` takes bears its name.
     """
     names: list[str] = []
     rest = "arg"
-    try:
-        for parameter in inspect.signature(fn).parameters.values():
-            if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
-                names.append(parameter.name)
-            elif parameter.kind is parameter.VAR_POSITIONAL:
-                rest = parameter.name
-    except (TypeError, ValueError):
-        pass  # a builtin without a signature
+    for name, kind in _parameter_kinds(fn).items():
+        if kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD):
+            names.append(name)
+        elif kind is Parameter.VAR_POSITIONAL:
+            rest = name
     names = names[1:] if takes_ctx else names
-    return [*names[:count], *(f"{rest}{number}" for number in range(count - len(names)))]
+    return [*names[:count], *[rest] * (count - len(names))]
 
 
 def takes_context(fn: Callable[..., Any]) -> bool:
@@ -187,18 +184,20 @@ def takes_context(fn: Callable[..., Any]) -> bool:
 
     :param fn: the function itself, no ``partial``.
     """
-    try:
-        return next(iter(inspect.signature(fn).parameters), None) == "ctx"
-    except (TypeError, ValueError):
-        return False
+    return next(iter(_parameter_kinds(fn)), None) == "ctx"
 
 
-def _defaults(fn: Callable[..., Any], given: dict[str, Any]) -> dict[str, Any]:
+def _parameter_kinds(fn: Callable[..., Any]) -> Mapping[str, Any]:
     try:
-        parameters = inspect.signature(fn).parameters.values()
+        return {name: parameter.kind for name, parameter in signature_of(fn).parameters.items()}
     except (TypeError, ValueError):
-        return {}
-    return {p.name: p.default for p in parameters if p.default is not p.empty and p.name not in given}
+        return {}  # a builtin without a signature
+
+
+def _bound(
+    fn: Callable[..., Any], takes_ctx: bool, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> list[tuple[str, Any]]:
+    return bind_arguments(functools.partial(fn, **kwargs) if kwargs else fn, args, given=int(takes_ctx))
 
 
 def make_request(name: str, fn: Callable[..., Any], args: tuple[Any, ...]) -> Request:
@@ -210,6 +209,7 @@ def make_request(name: str, fn: Callable[..., Any], args: tuple[Any, ...]) -> Re
     :param args: the author's arguments.
     :raises EffectOptionError: if the function is a closure: a person must be able to read the request.
     :raises StepInputError: if an argument has no canonical form.
+    :raises TypeError: if the arguments do not fit the function; nothing was sent.
     """
     kwargs: dict[str, Any] = {}
     while isinstance(fn, functools.partial):
@@ -221,9 +221,8 @@ def make_request(name: str, fn: Callable[..., Any], args: tuple[Any, ...]) -> Re
             f"the request: use a function of the module and pass what it needs by position"
         )
     takes_ctx = takes_context(fn)
-    given = dict(zip(argument_names(fn, takes_ctx, len(args)), args, strict=True)) | kwargs
     prints: dict[str, bytes] = {}
-    for argument, value in (given | _defaults(fn, given)).items():
+    for argument, value in _bound(fn, takes_ctx, args, kwargs):
         try:
             prints[argument] = fingerprint(value)
         except StepInputError as error:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import tenacity
 
 from airflow_aiflow.durable.failpoint import failpoint
-from airflow_aiflow.durable.record import StepRecord, Usage
+from airflow_aiflow.durable.record import StepRecord, Stored, Usage
 from airflow_aiflow.durable.seal import seal, verify
 from airflow_aiflow.exceptions import PayloadEncodeError, StepTimeoutError
 from airflow_aiflow.runtime.current import current_unit, inside_unit
@@ -177,6 +178,7 @@ def _record(session: Session, call: StepCall, slot: Slot, ran: Ran, duration_ms:
     except PayloadEncodeError as error:
         session.keep_unstorable(call.name, ran.value, error)
         raise
+    ended_at = session.services.clock.now()
     record = StepRecord(
         step_key=slot.key,
         kind=call.kind,
@@ -186,12 +188,11 @@ def _record(session: Session, call: StepCall, slot: Slot, ran: Ran, duration_ms:
         occurrence=slot.occurrence,
         fence=session.taken.lease.fence,
         result=stored,
-        seal=b"",
-        ended_at=session.services.clock.now(),
+        seal=seal(**_sealed_parts(session, slot.key, slot.fingerprint, stored, ended_at)),
+        ended_at=ended_at,
         duration_ms=duration_ms,
         usage=ran.usage,
     )
-    record = sealed(session, record)
     failpoint("before_record", call.name)
     prior = session.recorder.step(record, {"name": call.name, "kind": call.kind, "ms": round(duration_ms, 1)})
     failpoint("after_record", call.name)
@@ -201,31 +202,28 @@ def _record(session: Session, call: StepCall, slot: Slot, ran: Ran, duration_ms:
     return session.payloads.load((prior or record).result, call.name, call.as_type)
 
 
-def sealed(session: Session, record: StepRecord) -> StepRecord:
-    """
-    Seal a record, so that a row that is edited or copied by hand is refused.
-
-    :param record: without its seal.
-    """
-    return replace(record, seal=seal(**_sealed_parts(session, record)))
-
-
 def check_seal(session: Session, record: StepRecord) -> None:
     """
     Verify a record's seal.
 
     :raises SealError: naming the step.
     """
-    verify(record.seal, step=record.name, **_sealed_parts(session, record))
+    verify(
+        record.seal,
+        step=record.name,
+        **_sealed_parts(session, record.step_key, record.fingerprint, record.result, record.ended_at),
+    )
 
 
-def _sealed_parts(session: Session, record: StepRecord) -> dict[str, Any]:
+def _sealed_parts(
+    session: Session, step_key: bytes, fingerprint: bytes, result: Stored, ended_at: datetime
+) -> dict[str, Any]:
     return {
         "key": session.services.settings.seal_key,
         "execution": str(session.taken.lease.execution_pk),
         "generation": session.taken.generation,
-        "step_key": record.step_key,
-        "request_fingerprint": record.fingerprint,
-        "result_hash": result_hash(record.result),
-        "recorded_at": int(record.ended_at.timestamp() * 1_000_000),
+        "step_key": step_key,
+        "request_fingerprint": fingerprint,
+        "result_hash": result_hash(result),
+        "recorded_at": int(ended_at.timestamp() * 1_000_000),
     }
