@@ -112,8 +112,8 @@ class PostgresLedger:
         params = {"execution_id": lease.execution_pk, "generation": generation}
         rows = self._ask(statement("recorded"), params)
         return Recorded(
-            steps=[step_record(row) for row in rows if row[0] is not None],
-            effects=[effect_record(row[STEP_WIDTH:]) for row in rows if row[0] is None],
+            steps=[step_record(row) for row in rows if row[STEP_WIDTH] is None],
+            effects=[effect_record(row[STEP_WIDTH]) for row in rows if row[STEP_WIDTH] is not None],
         )
 
     def beat(self, lease: Lease, *, ttl: float, idle: float, step: str | None) -> Beat:
@@ -170,7 +170,7 @@ class PostgresLedger:
     def effect(self, effect: EffectId) -> EffectRecord | None:
         """Read one effect."""
         rows = self._ask(statement("effect_by_identity"), {"identity": effect_identity(effect)})
-        return effect_record(rows[0]) if rows else None
+        return effect_record(rows[0][0]) if rows else None
 
     def finish(self, lease: Lease, state: ExecutionState, *, result: Stored | None, seal: bytes | None = None) -> bool:
         """Write an attempt's end and give the lease back."""

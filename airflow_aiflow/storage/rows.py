@@ -1,7 +1,7 @@
 """
 Turn rows into the domain's values and back: the one place that knows the order of columns.
 
-The order here is the order of the column lists in ``sql/``; a contract test writes and reads every field.
+The order of a step here is the order of the column lists in ``sql/``; a contract test writes and reads every field.
 """
 
 from __future__ import annotations
@@ -58,62 +58,83 @@ def step_row(step: StepRecord) -> Row:
     )
 
 
+# A frozen dataclass's own constructor takes twice as long as the setters of its slots, and a resume makes ten thousand.
+_put_key, _put_kind, _put_name, _put_unit, _put_fingerprint, _put_occurrence, _put_fence = (
+    getattr(StepRecord, name).__set__
+    for name in ("step_key", "kind", "name", "unit", "fingerprint", "occurrence", "fence")
+)
+_put_result, _put_seal, _put_ended_at, _put_duration, _put_usage = (
+    getattr(StepRecord, name).__set__ for name in ("result", "seal", "ended_at", "duration_ms", "usage")
+)
+_put_inline, _put_sha256 = (getattr(Stored, name).__set__ for name in ("inline", "sha256"))
+
+
 def step_record(row: Row) -> StepRecord:
     """
     Turn the columns of a step into the domain's value.
 
-    :param row: as ``step_row`` gives them; more columns may follow.
+    :param row: as ``step_row`` gives them; more columns may follow. That it has one payload the table has checked.
     """
-    tokens_in = row[14]
-    return StepRecord(
-        step_key=row[0],
-        kind=row[1],
-        name=row[2],
-        unit=row[3],
-        fingerprint=row[4],
-        occurrence=row[5],
-        fence=row[6],
-        result=Stored(row[7], row[8]),
-        seal=row[9],
-        ended_at=utc(row[10]),
-        duration_ms=row[11],
-        usage=None if tokens_in is None else Usage(row[12], row[13], tokens_in, row[15], row[16]),
-    )
+    (key, kind, name, unit, fingerprint, occurrence, fence, inline, sha256, seal, ended_at, duration) = row[:12]
+    result = Stored.__new__(Stored)
+    _put_inline(result, inline)
+    _put_sha256(result, sha256)
+    step = StepRecord.__new__(StepRecord)
+    _put_key(step, key)
+    _put_kind(step, kind)
+    _put_name(step, name)
+    _put_unit(step, unit)
+    _put_fingerprint(step, fingerprint)
+    _put_occurrence(step, occurrence)
+    _put_fence(step, fence)
+    _put_result(step, result)
+    _put_seal(step, seal)
+    _put_ended_at(step, utc(ended_at))
+    _put_duration(step, duration)
+    _put_usage(step, None if row[14] is None else Usage(*row[12:STEP_WIDTH]))
+    return step
 
 
-def stored(inline: bytes | None, sha256: bytes | None) -> Stored | None:
-    """Turn the two columns of a payload into a value; both null: there is none."""
-    return None if inline is None and sha256 is None else Stored(inline, sha256)
-
-
-def effect_record(row: Row) -> EffectRecord:
+def effect_record(row: dict[str, Any]) -> EffectRecord:
     """
     Turn a row of the view ``effect_now`` into the domain's value.
 
-    :param row: the view's columns in its order.
+    :param row: the row as a JSON object: moments in ISO 8601, bytes as ``\\x`` and hexadecimal digits.
     """
     return EffectRecord(
-        effect_pk=row[0],
-        effect=EffectId(row[1], row[2], row[3]),
-        state=EffectState(row[4]),
-        repeat=row[5],
-        intent_no=row[6],
-        intent_id=row[7],
-        request=Stored(row[8], row[9]),
-        request_fp=row[10],
-        result=stored(row[11], row[12]),
-        seal=row[13],
-        execution=ExecutionId(row[14], row[15], row[16], row[17]),
-        lease=Lease(row[18], row[19]),
-        generation=row[20],
-        attempt_number=row[21],
-        owner=Owner.from_plain(row[22]),
-        intended_at=utc(row[23]),
-        settled_at=None if row[24] is None else utc(row[24]),
-        live=row[25],
-        gone_in=row[26],
-        duplicate_suspected=row[27],
+        effect_pk=row["effect_id"],
+        effect=EffectId(row["namespace"], row["name"], row["key"]),
+        state=EffectState(row["state"]),
+        repeat=row["repeat"],
+        intent_no=row["intent_no"],
+        intent_id=UUID(row["intent_id"]),
+        request=Stored(_bytes(row["request"]), _bytes(row["request_sha256"])),
+        request_fp=bytes.fromhex(row["request_fp"][2:]),
+        result=_stored(_bytes(row["result"]), _bytes(row["result_sha256"])),
+        seal=_bytes(row["seal"]),
+        execution=ExecutionId(row["dag_id"], row["run_id"], row["task_id"], row["map_index"]),
+        lease=Lease(row["execution_id"], row["fence"]),
+        generation=row["generation"],
+        attempt_number=row["number"],
+        owner=Owner.from_plain(row["owner"]),
+        intended_at=_moment(row["intended_at"]),
+        settled_at=None if row["settled_at"] is None else _moment(row["settled_at"]),
+        live=row["live"],
+        gone_in=float(row["gone_in"]),
+        duplicate_suspected=row["duplicate_suspected"],
     )
+
+
+def _stored(inline: bytes | None, sha256: bytes | None) -> Stored | None:
+    return None if inline is None and sha256 is None else Stored(inline, sha256)
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else bytes.fromhex(text[2:])
+
+
+def _moment(text: str) -> datetime:
+    return datetime.fromisoformat(text).astimezone(UTC)
 
 
 def counters(row: Row) -> Counters:

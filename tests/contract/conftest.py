@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.sql import SQL, Identifier
 
 from airflow_aiflow.durable.ports import Ledger
 from airflow_aiflow.local.postgres import PostgresServer
-from airflow_aiflow.storage import migrate
+from airflow_aiflow.storage import connections, migrate
 from tests.contract.ledger_world import MemoryWorld, PostgresWorld, World
 
 
@@ -18,16 +20,24 @@ def postgres_ledger(postgres_server: PostgresServer) -> tuple[str, str]:
     """Give the addresses of one upgraded ledger: for the role that tasks use, and for its owner."""
     owner = postgres_server.fresh_database("contract")
     migrate.upgrade(owner)
-    return postgres_server.dsn(str(conninfo_to_dict(owner)["dbname"])), owner
+    # Whoever relied on a search path would find out here: by default the role's own name is on it.
+    with psycopg.connect(owner, autocommit=True) as connection:
+        connection.execute(SQL("alter database {} set search_path = ''").format(Identifier(_name(owner))))
+    return postgres_server.dsn(_name(owner)), owner
 
 
-@pytest.fixture(params=["memory", "postgres"])
-def world(request: pytest.FixtureRequest) -> Iterator[World]:
-    """Give a ledger and what stands behind it."""
+def _name(dsn: str) -> str:
+    return str(conninfo_to_dict(dsn)["dbname"])
+
+
+@pytest.fixture(params=["memory", "postgres", "postgres-prepared"])
+def world(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    """Give a ledger and what stands behind it; PostgreSQL's also with every statement prepared at its first use."""
     world: World
     if request.param == "memory":
         world = MemoryWorld()
     else:
+        monkeypatch.setattr(connections, "PREPARE_AFTER", 0 if request.param == "postgres-prepared" else None)
         world = PostgresWorld(*request.getfixturevalue("postgres_ledger"))
     yield world
     world.ledger.close()

@@ -1,33 +1,37 @@
--- The ledger's core. Every rule of a state is a CHECK here and a condition in each statement of ../../sql.
+-- The ledger's core. Every rule of a state is a CHECK here and a condition in each statement of ../../sql. A table has one
+-- CHECK with all its rules: PostgreSQL prepares each anew for every statement, ten of them cost a tenth of a commit.
 --
 -- Not covered: no table is partitioned by time. A partitioned table's unique keys must hold the time, and an event or
 -- attempt that is written again after a lost acknowledgement would then be there twice.
 
 create table aiflow.execution (                -- cold: written at take-over and at the end only
     execution_id bigint generated always as identity primary key,
-    -- SHA-256 over the four columns below: four texts of 250 characters do not fit an index entry.
-    identity bytea not null unique check (length(identity) = 32),
+    identity bytea not null unique,            -- SHA-256 of the four columns below: such ids do not fit an index entry
     dag_id text not null,
     run_id text not null,
     task_id text not null,
-    map_index integer not null check (map_index >= -1),
-    state text not null default 'running' check (state in ('running', 'paused', 'succeeded', 'failed', 'cancelled')),
-    generation integer not null default 1 check (generation >= 1),
-    fence bigint not null default 1 check (fence >= 1),
+    map_index integer not null,
+    state text not null default 'running',
+    generation integer not null default 1,
+    fence bigint not null default 1,
     result bytea,
-    result_sha256 bytea check (length(result_sha256) = 32),
+    result_sha256 bytea,
     seal bytea,
     created_at timestamptz not null default clock_timestamp(),
     finished_at timestamptz,
     heard_at timestamptz,
-    check ((state in ('succeeded', 'failed', 'cancelled')) = (finished_at is not null)),
-    check (num_nonnulls(result, result_sha256) <= 1),
-    check (state = 'succeeded' or num_nonnulls(result, result_sha256, seal) = 0)
+    constraint execution_rules check (
+        length(identity) = 32 and length(result_sha256) = 32 and map_index >= -1 and generation >= 1 and fence >= 1
+        and state in ('running', 'paused', 'succeeded', 'failed', 'cancelled')
+        and (state in ('succeeded', 'failed', 'cancelled')) = (finished_at is not null)
+        and num_nonnulls(result, result_sha256) <= 1
+        and (state = 'succeeded' or num_nonnulls(result, result_sha256, seal) = 0)
+    )
 ) with (fillfactor = 90);
 
-create table aiflow.lease (                    -- hot and tiny: only executions at work; no index but its key, so that every beat is HOT
+create table aiflow.lease (                    -- hot and tiny: only executions at work; no index but its key: every beat is HOT
     execution_id bigint primary key,
-    fence bigint not null check (fence >= 1),
+    fence bigint not null,
     expires_at timestamptz not null,
     progress_at timestamptz not null,
     step_name text,
@@ -36,41 +40,47 @@ create table aiflow.lease (                    -- hot and tiny: only executions 
 
 create table aiflow.attempt (
     execution_id bigint not null,
-    fence bigint not null check (fence >= 1),
-    number integer not null check (number >= 1),
+    fence bigint not null,
+    number integer not null,                   -- grows with each (ti id, try number): what people read as "attempt 3"
     ti_id uuid not null,
     try_number integer not null,
     max_tries integer not null,
     retries integer not null,
     clear_number integer not null,
     run_after timestamptz,
-    sign text not null check (sign in ('first', 'same', 'retry', 'ambiguous', 'cleared', 'made_again')),
-    owner jsonb not null check (jsonb_typeof(owner) = 'object'),
-    upstream_digest bytea check (length(upstream_digest) = 32),
+    sign text not null,
+    owner jsonb not null,
+    upstream_digest bytea,
     system_identifier bigint,                  -- of the server that committed this, and its timeline: null where hidden
     timeline integer,
     started_at timestamptz not null default clock_timestamp(),
     prior_lease_until timestamptz,
     ended_at timestamptz,
-    ending text check (ending in ('succeeded', 'failed', 'paused', 'let_go', 'superseded', 'lapsed')),
-    check ((ended_at is null) = (ending is null)),
-    primary key (execution_id, fence)
+    ending text,
+    primary key (execution_id, fence),
+    constraint attempt_rules check (
+        fence >= 1 and number >= 1 and number <= fence and length(upstream_digest) = 32
+        and sign in ('first', 'same', 'retry', 'ambiguous', 'cleared', 'made_again')
+        and jsonb_typeof(owner) = 'object'
+        and ending in ('succeeded', 'failed', 'paused', 'let_go', 'superseded', 'lapsed')
+        and (ended_at is null) = (ending is null)
+    )
 ) with (fillfactor = 80);
 
 create table aiflow.step (                     -- append only
     execution_id bigint not null,
-    generation integer not null check (generation >= 1),
-    step_key bytea not null check (length(step_key) = 32),
-    kind text not null check (kind <> ''),
+    generation integer not null,
+    step_key bytea not null,
+    kind text not null,
     name text not null,
     unit text not null,
-    fingerprint bytea not null check (length(fingerprint) = 32),
-    occurrence integer not null check (occurrence >= 0),
+    fingerprint bytea not null,
+    occurrence integer not null,
     fence bigint not null,
     result bytea,
-    result_sha256 bytea check (length(result_sha256) = 32),
+    result_sha256 bytea,
     seal bytea not null,
-    ended_at timestamptz not null,             -- the worker's clock
+    ended_at timestamptz not null,             -- the worker's clock, for people; the database's is recorded_at
     duration_ms double precision not null,
     model text,
     response_id text,
@@ -78,37 +88,44 @@ create table aiflow.step (                     -- append only
     tokens_out bigint,
     cost numeric,
     recorded_at timestamptz not null default clock_timestamp(),
-    check (num_nonnulls(result, result_sha256) = 1),
-    check ((tokens_in is null) = (tokens_out is null)),
-    check (tokens_in is not null or num_nonnulls(model, response_id, cost) = 0),
-    primary key (execution_id, generation, step_key)
+    primary key (execution_id, generation, step_key),
+    constraint step_rules check (
+        generation >= 1 and length(step_key) = 32 and kind <> '' and length(fingerprint) = 32 and occurrence >= 0
+        and num_nonnulls(result, result_sha256) = 1 and length(result_sha256) = 32
+        and (tokens_in is null) = (tokens_out is null)
+        and (tokens_in is not null or num_nonnulls(model, response_id, cost) = 0)
+    )
 );
 
 create table aiflow.event (                    -- append only
     execution_id bigint not null,
     fence bigint not null,
-    seq bigint not null check (seq >= 1),
+    seq bigint not null,
     at timestamptz not null default clock_timestamp(),
     kind text not null,
     data bytea not null,
-    primary key (execution_id, fence, seq)
+    primary key (execution_id, fence, seq),
+    constraint event_rules check (seq >= 1)
 );
 
 create table aiflow.effect (                   -- the deciding view of its intents
     effect_id bigint generated always as identity primary key,
-    -- SHA-256 over the three columns below, for the same reason as an execution's.
-    identity bytea not null unique check (length(identity) = 32),
+    identity bytea not null unique,            -- SHA-256 of the three columns below, for the same reason
     namespace text not null,
-    name text not null check (name <> ''),
-    key text not null check (length(key) between 1 and 512),
-    state text not null check (state in ('intended', 'in_doubt', 'succeeded', 'failed', 'released', 'compensated')),
-    intent_no integer not null check (intent_no >= 1),
-    -- The intent whose success counts: not the current one where an earlier one's success came late.
-    succeeded_no integer check (succeeded_no between 1 and intent_no),
-    repeat integer not null default 0 check (repeat >= 0),
-    execution_id bigint not null,
+    name text not null,
+    key text not null,
+    state text not null,
+    intent_no integer not null,                -- of the current intent: every move is conditional on it
+    succeeded_no integer,                      -- whose success counts: an earlier one's where that came late
+    repeat integer not null default 0,
+    execution_id bigint not null,              -- that wrote the current intent
     duplicate_suspected_at timestamptz,
-    check ((state in ('succeeded', 'released', 'compensated')) = (succeeded_no is not null))
+    constraint effect_rules check (
+        length(identity) = 32 and name <> '' and length(key) between 1 and 512
+        and state in ('intended', 'in_doubt', 'succeeded', 'failed', 'released', 'compensated')
+        and intent_no >= 1 and succeeded_no between 1 and intent_no and repeat >= 0
+        and (state in ('succeeded', 'released', 'compensated')) = (succeeded_no is not null)
+    )
 ) with (fillfactor = 70);
 
 create index effect_execution on aiflow.effect (execution_id);
@@ -117,30 +134,34 @@ create index effect_open on aiflow.effect (effect_id) where state in ('intended'
 create table aiflow.intent (                   -- a row of its own for ever
     intent_id uuid primary key,
     effect_id bigint not null references aiflow.effect,
-    no integer not null check (no >= 1),
-    repeat integer not null check (repeat >= 0),
+    no integer not null,
+    repeat integer not null,
     execution_id bigint not null,
     fence bigint not null,
-    generation integer not null check (generation >= 1),
+    generation integer not null,
     request bytea,
-    request_sha256 bytea check (length(request_sha256) = 32),
-    request_fp bytea not null check (length(request_fp) = 32),
-    timeout_s double precision not null check (timeout_s >= 0),
+    request_sha256 bytea,
+    request_fp bytea not null,
+    timeout_s double precision not null,
     intended_at timestamptz not null default clock_timestamp(),
-    outcome text check (outcome in ('succeeded', 'not_applied')),
+    outcome text,
     result bytea,
-    result_sha256 bytea check (length(result_sha256) = 32),
+    result_sha256 bytea,
     seal bytea,
     settled_at timestamptz,
-    decision text check (decision in ('happened', 'did_not_happen', 'retry')),
+    decision text,
     decided_by text,
     decided_at timestamptz,
-    check (num_nonnulls(request, request_sha256) = 1),
-    check (num_nonnulls(result, result_sha256) <= 1),
-    check ((outcome is null) = (settled_at is null)),
-    check (coalesce(outcome = 'succeeded', false) or num_nonnulls(result, result_sha256) = 0),
-    check (num_nulls(decision, decided_by, decided_at) in (0, 3)),
-    unique (effect_id, no)
+    unique (effect_id, no),
+    constraint intent_rules check (
+        no >= 1 and repeat >= 0 and generation >= 1 and timeout_s >= 0
+        and num_nonnulls(request, request_sha256) = 1 and length(request_sha256) = 32 and length(request_fp) = 32
+        and outcome in ('succeeded', 'not_applied') and (outcome is null) = (settled_at is null)
+        and num_nonnulls(result, result_sha256) <= 1 and length(result_sha256) = 32
+        and (coalesce(outcome = 'succeeded', false) or num_nonnulls(result, result_sha256) = 0)
+        and decision in ('happened', 'did_not_happen', 'retry')
+        and num_nulls(decision, decided_by, decided_at) in (0, 3)
+    )
 ) with (fillfactor = 70);
 
 create table aiflow.requeue (                  -- found three times = one row
@@ -148,12 +169,13 @@ create table aiflow.requeue (                  -- found three times = one row
     fence bigint not null,
     ti_id uuid not null,
     clear_number integer not null,
-    state text not null check (state in ('marked', 'cleared', 'consumed', 'void')),
+    state text not null,
     at timestamptz not null default clock_timestamp(),
-    primary key (execution_id, fence)
+    primary key (execution_id, fence),
+    constraint requeue_rules check (state in ('marked', 'cleared', 'consumed', 'void'))
 );
 
--- An effect as readers see it, with the intent that decides it, in the order of rows.py. `gone_in` counts from the end of
+-- An effect as readers see it, with the intent that decides it. `gone_in` counts from the end of
 -- the lease under which the intent was written: the lease itself, what the next attempt found, or when it was given back.
 create view aiflow.effect_now as
 select
