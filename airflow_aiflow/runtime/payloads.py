@@ -13,6 +13,10 @@ from airflow_aiflow.durable.payload import decode, encode, return_type
 from airflow_aiflow.durable.ports import ArtifactStore, Host
 from airflow_aiflow.durable.record import Stored
 from airflow_aiflow.exceptions import ArtifactError
+from airflow_aiflow.runtime.payload_types import register
+
+# Whoever stores or reads a value goes through this module, so numpy, pydantic and pendulum are known from here on.
+register()
 
 #: How deep a value is searched for secrets; the codec refuses what is deeper than that anyway.
 SECRET_DEPTH = 60
