@@ -23,6 +23,9 @@ from airflow_aiflow.local.service import ModelService
 from tests.integration.llm.conftest import WIRES, Connect
 from tests.integration.llm.scripted_model import Asked, Reply, ScriptedModel, json_reply, text_reply
 
+#: Seconds that no deadline of these tests needs, on the slowest machine; a drip takes longer, silence for ever.
+SOON = 45.0
+
 PROMPT = "Lease. The tenant pays ninety euros on the first day of each month. The landlord keeps the roof in repair."
 
 
@@ -80,7 +83,7 @@ def test_the_deadline_is_over_the_whole_call(
     before, began = len(stand_in.requests()), time.monotonic()
     with pytest.raises(ModelTimeoutError, match="within 1 s"):
         caller.call(LlmRequest(PROMPT, llm_conn_id=conn_id, timeout=1.0, stream=stream))
-    assert 1.0 <= time.monotonic() - began < 4.0
+    assert 1.0 <= time.monotonic() - began < SOON
     assert len(stand_in.requests()) - before == 1
 
 
