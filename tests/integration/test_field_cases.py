@@ -310,7 +310,7 @@ def test_an_object_store_that_is_down_makes_a_done_row(
 ) -> None:
     """I02: the row is written after the artifact, so there is no row; the next attempt runs the step again."""
     gone = S3ArtifactStore(dataclasses.replace(store.settings, endpoint="127.0.0.1:1"), patience=0.0)
-    task = make_task(ledger, gone, request.node.name)  # type: ignore[arg-type]
+    task = make_task(ledger, gone, request.node.name)
 
     def body(f: Flow) -> int:
         return len(str(f.step("big", same, "x" * 100_000)))
