@@ -152,7 +152,7 @@ class _Run:
         )
         before = Spent()
         for record in recorded.steps:
-            before.add(record)
+            before.add(record.usage)
         journal.opened(taken, before)
         self._session.recorder.note(
             "attempt", {"number": taken.number, "sign": taken.sign.value, "recorded": len(recorded.steps)}

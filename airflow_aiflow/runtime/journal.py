@@ -74,7 +74,7 @@ class Journal:
         """
         with self._lock:
             self.replayed += 1
-            self.saved.add(record)
+            self.saved.add(record.usage)
             place = self._place()
             silent = self.replayed > MOST_REPLAY_LINES
         if not silent:
@@ -91,10 +91,21 @@ class Journal:
         """
         with self._lock:
             self.ran += 1
-            self.paid.add(record)
+            self.paid.add(record.usage)
             place = self._place()
         seconds = record.duration_ms / 1000
         self._host.log(f"aiflow: {place} {record.name:<{NAME_WIDTH}} ran     {seconds:6.1f} s{_usage(record.usage)}")
+
+    def wasted(self, name: str, usage: Usage) -> None:
+        """
+        Count a model call that was paid and gave nothing to record.
+
+        :param name: the step's name.
+        :param usage: what it cost.
+        """
+        with self._lock:
+            self.paid.add(usage)
+        self._host.log(f"aiflow:       {name:<{NAME_WIDTH}} paid, no fit answer{_usage(usage)}", warning=True)
 
     def effect(self, name: str, key: str, what: str, *, warning: bool = False) -> None:
         """

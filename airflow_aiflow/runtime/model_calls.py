@@ -7,7 +7,7 @@ from typing import Any
 
 from airflow_aiflow.durable.fingerprint import fingerprint
 from airflow_aiflow.durable.policy import seconds
-from airflow_aiflow.exceptions import AiflowConfigError, FlowOptionError
+from airflow_aiflow.exceptions import AiflowConfigError, FlowOptionError, ModelOutputError
 from airflow_aiflow.llm.call import DEFAULT_TIMEOUT, LlmRequest, ModelCaller
 from airflow_aiflow.llm.retry import call_with_retries
 from airflow_aiflow.runtime.session import Session
@@ -98,12 +98,21 @@ class ModelCalls:
             kind="llm",
             name=name,
             fingerprint=fingerprint("llm", *request.fingerprint_parts(), version),
-            run=lambda: self._ask(request),
+            run=lambda: self._ask(name, request),
             as_type=request.output_type,
         )
 
-    def _ask(self, request: LlmRequest) -> Ran:
-        answer = call_with_retries(self._caller(), request, clock=self._session.services.clock)
+    def _ask(self, name: str, request: LlmRequest) -> Ran:
+        session = self._session
+        try:
+            answer = call_with_retries(
+                self._caller(), request, clock=session.services.clock, stop=lambda: session.gate.superseded is not None
+            )
+        except ModelOutputError as error:
+            # It was billed all the same.
+            if error.usage is not None:
+                session.journal.wasted(name, error.usage)
+            raise
         return Ran(answer.value, answer.usage)
 
     def _caller(self) -> ModelCaller:

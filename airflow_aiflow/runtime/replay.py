@@ -15,7 +15,7 @@ from decimal import Decimal
 from airflow_aiflow.durable.effect import EffectRecord, EffectState
 from airflow_aiflow.durable.identity import EffectId, UnitPath, step_key
 from airflow_aiflow.durable.ports import Recorded
-from airflow_aiflow.durable.record import StepRecord
+from airflow_aiflow.durable.record import StepRecord, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +89,15 @@ class Spent:
     tokens_out: int = 0
     cost: Decimal = Decimal(0)
 
-    def add(self, record: StepRecord) -> None:
+    def add(self, usage: Usage | None) -> None:
         """
-        Count a recorded step; one that is no model call counts nothing.
+        Count a model call.
 
-        :param record: the step.
+        :param usage: what it cost; ``None``, of a step that is no model call, counts nothing.
         """
-        if record.usage is None:
+        if usage is None:
             return
         self.calls += 1
-        self.tokens_in += record.usage.tokens_in
-        self.tokens_out += record.usage.tokens_out
-        self.cost += record.usage.cost or Decimal(0)
+        self.tokens_in += usage.tokens_in
+        self.tokens_out += usage.tokens_out
+        self.cost += usage.cost or Decimal(0)

@@ -7,7 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from airflow_aiflow.exceptions import FlowOptionError
+from airflow_aiflow.durable.record import Usage
+from airflow_aiflow.exceptions import FlowOptionError, ModelOutputError
+from airflow_aiflow.llm.call import LlmRequest
+from airflow_aiflow.runtime.attempt_run import open_flow
 from airflow_aiflow.runtime.current import current_flow
 from airflow_aiflow.runtime.flow import Flow
 from airflow_aiflow.testing import DurableTask, ScriptedModels, flow
@@ -152,3 +155,17 @@ def test_an_answer_with_u0000_is_exact() -> None:
     for _ in range(2):
         assert task.run(lambda f: f.llm("x", "p")) == "ok\u0000tail"
     assert len(models.requests) == 1
+
+
+def test_an_answer_that_does_not_fit_was_paid_all_the_same() -> None:
+    paid = Usage(model="m", tokens_in=7, tokens_out=2)
+
+    def unfit(_request: LlmRequest) -> str:
+        raise ModelOutputError("does not fit", usage=paid)
+
+    task = DurableTask(models=ScriptedModels(unfit))
+    with open_flow(task.attempt(), task.services) as f:
+        with pytest.raises(ModelOutputError):
+            f.llm("x", "p")
+        assert (f.spent.calls, f.spent.tokens_in) == (1, 7)
+    assert any("paid, no fit answer" in line for line in task.host.warnings)
