@@ -7,6 +7,7 @@ Run with the owner's connection: whoever migrates owns the tables, and a role na
 from __future__ import annotations
 
 import io
+import threading
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -19,6 +20,9 @@ from airflow_aiflow.storage.statements import statement
 
 if TYPE_CHECKING:
     from alembic.config import Config
+
+#: Alembic keeps its context in the module: two upgrades in threads of one process would run on each other's connection.
+_alembic = threading.Lock()
 
 #: Oldest PostgreSQL whose statements were tried, as ``server_version_num``.
 OLDEST_SERVER = 140_000
@@ -89,7 +93,7 @@ def upgrade(dsn: str) -> None:
     )
     config = _config()
     try:
-        with engine.connect() as connection:
+        with _alembic, engine.connect() as connection:
             config.attributes["connection"] = connection
             command.upgrade(config, EXPECTED)
     except psycopg.Error as fault:
@@ -106,7 +110,8 @@ def script() -> str:
 
     config = _config()
     config.output_buffer = io.StringIO()
-    command.upgrade(config, EXPECTED, sql=True)
+    with _alembic:
+        command.upgrade(config, EXPECTED, sql=True)
     return config.output_buffer.getvalue()
 
 
