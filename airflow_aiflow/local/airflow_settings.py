@@ -71,6 +71,13 @@ def airflow_options(
         # A supervisor that misses the exit of its task by a hair notices it one interval later (5 s by default), and
         # its slot is not free before.
         "workers.min_heartbeat_interval": "1",
+        # So a task outlives an API server that is started again (3 failures by default, at 5 s each), and a slow one.
+        "workers.max_failed_heartbeats": "20",
+        "workers.execution_api_timeout": "30",
+        # Killed supervisors are noticed after half a minute instead of five (seconds: time-out, look, adoption).
+        "scheduler.task_instance_heartbeat_timeout": "30",
+        "scheduler.task_instance_heartbeat_timeout_detection_interval": "5",
+        "scheduler.orphaned_tasks_check_interval": "20",
         "dag_processor.min_file_process_interval": "5",
         "dag_processor.refresh_interval": "5",
         "logging.base_log_folder": str(folder / "task-logs"),

@@ -123,7 +123,7 @@ class PythonService:
 
     def _launch(self) -> bool:
         already = self.log.stat().st_size if self.log.exists() else 0
-        command = [sys.executable, "-m", self.module, "--port", str(self._port)]
+        command = [sys.executable, "-P", "-m", self.module, "--port", str(self._port)]
         command += ["--control-file", str(self.control_file), *self.arguments()]
         self._process = spawn(command, log=self.log, env=child_environment(), cwd=self.folder, owned=self._owned)
         deadline = time.monotonic() + START_TIMEOUT

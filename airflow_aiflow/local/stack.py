@@ -255,12 +255,12 @@ class Stack:
 
 
 def make_home(home: Path) -> None:
-    """Make the folder of all state.
+    """Make the folder of all state. Others may pass through it, where PostgreSQL must run as `nobody`, not look into it.
 
     :raises StackError: it can't be made or written to.
     """
     try:
-        home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        home.mkdir(parents=True, exist_ok=True, mode=0o711)
         (home / "lock").touch(mode=0o600)
     except OSError as error:
         raise StackError(

@@ -12,13 +12,6 @@ from airflow_aiflow.local.stack import Stack, StackPlan
 
 DAGS = Path(__file__).parent / "dags"
 
-#: Airflow notices a dead supervisor after this (300 s by default), looks so often, and adopts orphans so often; seconds.
-DETECTION = {
-    "scheduler.task_instance_heartbeat_timeout": "20",
-    "scheduler.task_instance_heartbeat_timeout_detection_interval": "2",
-    "scheduler.orphaned_tasks_check_interval": "10",
-}
-
 
 @pytest.fixture(scope="session")
 def airflow_stack(stack_folder: Path) -> Iterator[Stack]:
@@ -29,5 +22,5 @@ def airflow_stack(stack_folder: Path) -> Iterator[Stack]:
     """
     dags = stack_folder / "dags"
     shutil.copytree(DAGS, dags, ignore=shutil.ignore_patterns("__pycache__"))
-    with Stack(StackPlan(home=stack_folder / "stack", dags_folder=dags, airflow_options=DETECTION)) as stack:
+    with Stack(StackPlan(home=stack_folder / "stack", dags_folder=dags)) as stack:
         yield stack

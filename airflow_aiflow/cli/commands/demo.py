@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -76,35 +78,39 @@ def run(options: argparse.Namespace) -> int:
     points = read_kill_points(options.kill_at)
     wanted = DemoOptions(options.home, options.input, options.limit, points, options.llm_conn_id, began)
     demo = Demo(wanted, screen)
-    _stop_at_signals()
-    with demo:
+    with _stoppable(), demo:
         try:
             outcome = demo.run()
             _show(options, outcome, screen)
             if options.keep:
-                screen.say(
-                    "The stack keeps running: log in as admin, the password is in "
-                    f"{demo.stack.airflow.folder / 'passwords.json'}. Ctrl-C ends it."
-                )
-                demo.stay()
-        except Stopped:
-            screen.say("stopping")
-            raise
+                passwords = demo.stack.airflow.folder / "passwords.json"
+                screen.say(f"The stack keeps running: log in as admin, password in {passwords}. Ctrl-C ends it.")
+                with contextlib.suppress(Stopped):
+                    demo.stay()
         finally:
             _ignore_signals()
+            screen.say("stopping the stack")
     return FINDING if list(outcome.broken()) else OK
 
 
-def _stop_at_signals() -> None:
+@contextlib.contextmanager
+def _stoppable() -> Iterator[None]:
+    """Let the first signal raise, and none break into the stack's own end."""
+
     def stop(number: int, frame: object) -> None:
-        # Once is enough: a second one must not break into the stack's own end.
         _ignore_signals()
         raise Stopped
 
-    for number in ENDS:
+    before = {number: signal.getsignal(number) for number in ENDS}
+    for number, handler in before.items():
         # Under nohup a hang-up is ignored, and stays so.
-        if signal.getsignal(number) is not signal.SIG_IGN:
+        if handler is not signal.SIG_IGN:
             signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _ignore_signals() -> None:
@@ -113,6 +119,6 @@ def _ignore_signals() -> None:
 
 
 def _show(options: argparse.Namespace, outcome: Outcome, screen: Screen) -> None:
-    screen.result(outcome)
+    screen.result(outcome, kept=options.keep)
     if options.json:
         print(json.dumps(outcome.as_json()), flush=True)

@@ -118,7 +118,7 @@ def _detach(options: argparse.Namespace) -> int:
     _plan(options)
     make_home(options.home)
     log = options.home / LOG
-    command = [sys.executable, "-m", "airflow_aiflow.cli", "up", "--home", str(options.home.absolute())]
+    command = [sys.executable, "-P", "-m", "airflow_aiflow.cli", "up", "--home", str(options.home.absolute())]
     if options.dags:
         command += ["--dags", str(options.dags)]
     if options.no_airflow:

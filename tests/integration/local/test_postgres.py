@@ -22,6 +22,7 @@ from airflow_aiflow.exceptions import StackError
 from airflow_aiflow.local.postgres import PostgresServer
 from airflow_aiflow.local.postgres_binaries import system_folders
 from airflow_aiflow.local.process import SELF, RunAs, run
+from airflow_aiflow.local.stack import make_home
 
 
 @pytest.fixture
@@ -229,6 +230,9 @@ def test_root_without_user_namespaces_runs_it_as_nobody(monkeypatch: pytest.Monk
         with PostgresServer(home / "pg") as server, psycopg.connect(server.dsn()) as connection:
             assert psutil.Process(server.pid).username() == "nobody"
             assert connection.execute("SELECT 1").fetchone() == (1,)
+        make_home(home / "state")
+        with PostgresServer(home / "state" / "postgres") as server:
+            assert psutil.Process(server.pid).username() == "nobody"
         # Later starts keep the user who owns the files, also where a namespace would be possible.
         monkeypatch.undo()
         with PostgresServer(home / "pg") as server:
