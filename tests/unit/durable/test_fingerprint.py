@@ -664,6 +664,22 @@ def test_a_local_function_that_calls_itself() -> None:
     assert canonical(ping) == canonical(pair()[0])
     assert canonical(ping) != canonical(pong)
 
+    def ring(back_to_first: bool) -> Callable[[], Any]:
+        def first() -> Any:
+            return second
+
+        def second() -> Any:
+            return last
+
+        def last() -> Any:
+            return target
+
+        target = first if back_to_first else second
+        return first
+
+    assert canonical(ring(True)) == canonical(ring(True))
+    assert canonical(ring(True)) != canonical(ring(False))
+
 
 def test_a_variable_without_a_value_yet() -> None:
     def early() -> bytes:
@@ -788,6 +804,7 @@ def test_a_chain_is_that_of_its_messages() -> None:
     shuffled = random.Random(3).sample(messages, 50)
     assert HashChain(shuffled).digest != chain.digest
     assert HashChain([messages[:1], messages[1:]]).digest != chain.digest
+    assert HashChain(["a", "x"]).digest != HashChain(["b", "x"]).digest
     branch = HashChain(messages[:20])
     other = branch.copy()
     other.append("x")

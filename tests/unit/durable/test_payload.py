@@ -397,6 +397,7 @@ DAMAGED = [
     b'"a" "b"',
     b"NaN",
     b"[Infinity]",
+    b'[{"$tuple":[]},NaN]',
     b'{"a":-Infinity}',
     b"nul",
     pickle.dumps({"a": 1}),

@@ -150,6 +150,7 @@ def test_subclasses_of_arrays_are_refused() -> None:
         '"<i8",[2],{"$bytes":"AAAAAAAAAAA="}',
         '"<i8",[-5],{"$bytes":"AAAAAAAAAAA="}',
         '"<i8",[1],{"$bytes":"AAA="}',
+        '"<i8",[3],{"$bytes":""}',
         '"<i8",["x"],{"$bytes":""}',
         '"<i8",[1]',
         '"<i8",[1],"text"',
