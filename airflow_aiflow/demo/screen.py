@@ -75,15 +75,25 @@ class Screen:
             self._next_line = percent // LINE_EVERY * LINE_EVERY + LINE_EVERY
             self.say(f"  {what}: {done} of {self._total} model calls recorded")
 
-    def result(self, outcome: Outcome) -> None:
-        """Print the table of what was counted."""
+    def result(self, outcome: Outcome, *, kept: bool = False) -> None:
+        """
+        Print the table of what was counted.
+
+        :param outcome: the numbers.
+        :param kept: whether the stack goes on running.
+        """
         self.say("")
         self._console.print(result_table(outcome))
-        if outcome.report is not None:
-            self.say(f"The report: {outcome.report}")
-            self.say(f"As a table: {outcome.table}")
+        answers = sum(kill.calls for kill in outcome.kills)
+        self.say(
+            f"A plain task keeps nothing: it would have paid again for the {answers} answers it had when it was killed."
+        )
         if outcome.counted_at == "model server":
-            self.say("The stand-in model quotes the text; --llm-conn-id asks a real one.")
+            self.say("The stand-in model quotes the text and draws the risk by lot; --llm-conn-id asks a real one.")
+        if outcome.report is not None:
+            self.say(f"report    {outcome.report}")
+            self.say(f"table     {outcome.table}")
+        self.say(f"Airflow   {outcome.ui}{'' if kept else '  (over now; --keep leaves it running)'}")
         for line in outcome.broken():
             self.say(f"NOT AS PROMISED: {line}")
 
@@ -99,16 +109,18 @@ def result_table(outcome: Outcome) -> Table:
     table.add_column("this run", justify="right")
     table.add_column("a plain task", justify="right", style="dim")
     killed = ", ".join(f"{kill.pages}" for kill in outcome.kills)
+    first = "-" if outcome.first_page is None else f"{outcome.first_page:.1f}"
     rows = [
         ("documents (skipped)", f"{outcome.documents} ({outcome.skipped})", ""),
         ("pages", f"{outcome.pages}", ""),
         ("kills by SIGKILL", f"{len(outcome.kills)}", ""),
-        ("pages recorded at the kill", killed or "-", "0"),
+        ("pages recorded when it was killed", killed or "-", ""),
         ("model calls needed", f"{outcome.calls_needed}", f"{outcome.calls_needed}"),
         (f"model calls made (counted at the {outcome.counted_at})", f"{outcome.calls_made}", f"{outcome.calls_plain}"),
         ("model calls saved", f"{outcome.calls_saved}", ""),
-        ("seconds from a kill to the next result", f"{outcome.seconds_lost:.1f}", ""),
+        ("seconds lost (from a kill to the next answer)", f"{outcome.seconds_lost:.1f}", ""),
         ("seconds in all", f"{outcome.seconds:.1f}", ""),
+        ("seconds from the command to the first page", first, ""),
         ("e-mails sent (counted at the mail server)", f"{outcome.emails}", ""),
         ("records created (counted at the service)", f"{outcome.records}", ""),
     ]

@@ -71,7 +71,9 @@ def test_the_table_is_readable_without_a_terminal() -> None:
     assert "858" in made
     assert "1242" in made
     assert "\x1b" not in shown.getvalue()
-    assert "The report: r.html" in lines
+    assert "report    r.html" in lines
+    assert "paid again for the 392 answers" in shown.getvalue()
+    assert "--keep leaves it running" in lines[-1]
 
 
 def test_progress_without_a_terminal_is_a_line_now_and_then() -> None:
