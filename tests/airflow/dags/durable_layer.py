@@ -110,18 +110,18 @@ def doubtful():
 def large():
     @task.durable
     def pages(flow: Flow):
-        return [f"page {number} " + "x" * 1000 for number in range(30)]
+        return [f"page {number} " + "x" * 5000 for number in range(5)]
 
     @task
     def read(pages: list[str], templated: str, params=None):
         note(params["folder"], f"read {type(pages).__name__} {len(pages)} {templated}")
 
-    @task.durable(map_index_template="{{ page[:7] }}")
+    @task.durable(map_index_template="{{ page[:6] }}")
     def one(page: str, flow: Flow, params=None):
-        note(params["folder"], f"one {page[:7]}")
+        note(params["folder"], f"one {page[:6]}")
 
     made = pages()
-    read(made, "{{ ti.xcom_pull(task_ids='pages')[29][:7] }}")
+    read(made, "{{ ti.xcom_pull(task_ids='pages')[4][:6] }}")
     one.partial().expand(page=made)
 
 
