@@ -32,8 +32,6 @@ _REFUSALS = (
     smtplib.SMTPSenderRefused,
     smtplib.SMTPRecipientsRefused,
     smtplib.SMTPDataError,
-    smtplib.SMTPAuthenticationError,
-    smtplib.SMTPHeloError,
     smtplib.SMTPNotSupportedError,
 )
 
@@ -49,6 +47,26 @@ def send_report(ctx: EffectContext, recipient: str, letter: str, report: Artifac
     :return: the ``Message-ID``.
     :raises EffectNotAppliedError: if the server refused the mail.
     """
+    try:
+        mail, client = _prepared(ctx, recipient, letter, report)
+    except Exception as error:
+        # Whatever goes wrong before the mail is handed over, surely nothing was sent.
+        raise EffectNotAppliedError(f"the mail to {recipient} could not be handed over: {error}") from error
+    try:
+        client.send_message(mail)
+    except _REFUSALS as error:
+        raise EffectNotAppliedError(f"the mail server refused the mail to {recipient}: {error}") from error
+    finally:
+        # The mail is decided by now; a server that hangs up on the good-bye changes nothing.
+        with contextlib.suppress(smtplib.SMTPException, OSError):
+            client.quit()
+    return str(mail["Message-ID"])
+
+
+def _prepared(
+    ctx: EffectContext, recipient: str, letter: str, report: ArtifactRef
+) -> tuple[EmailMessage, smtplib.SMTP]:
+    """Write the mail, and open the connection that it goes through."""
     from airflow.sdk import Connection
 
     connection = Connection.get(CONNECTION)
@@ -59,17 +77,7 @@ def send_report(ctx: EffectContext, recipient: str, letter: str, report: Artifac
     mail["Subject"] = subject
     mail["Message-ID"] = f"<{ctx.idempotency_key}@aiflow.invalid>"
     mail.set_content(f"{text.strip()}\n\nThe report: {report.url(LINK_LIFETIME)}\n")
-    try:
-        client = _client(connection, ctx.deadline)
-        try:
-            client.send_message(mail)
-        finally:
-            # The mail is decided by now; a server that hangs up on the good-bye changes nothing.
-            with contextlib.suppress(smtplib.SMTPException, OSError):
-                client.quit()
-    except _REFUSALS as error:
-        raise EffectNotAppliedError(f"the mail server refused the mail to {recipient}: {error}") from error
-    return str(mail["Message-ID"])
+    return mail, _client(connection, ctx.deadline)
 
 
 def _client(connection: Connection, timeout: float) -> smtplib.SMTP:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from airflow_aiflow.exceptions import EffectNotAppliedError
 from airflow_aiflow.runtime.requests import EffectContext
 
 #: A connection of type ``http``; its password is the Bearer token.
@@ -17,11 +18,15 @@ def create_record(ctx: EffectContext, fields: dict[str, Any]) -> str:
     :param ctx: its idempotency key goes to the service, so that a repeat after a lost answer is harmless.
     :param fields: what the record holds.
     :return: the record's id.
+    :raises EffectNotAppliedError: if the connection is not there.
     """
     import httpx
     from airflow.sdk import Connection
 
-    connection = Connection.get(CONNECTION)
+    try:
+        connection = Connection.get(CONNECTION)
+    except Exception as error:
+        raise EffectNotAppliedError(f"the connection '{CONNECTION}' can't be read: {error}") from error
     base = connection.host or ""
     if "://" not in base:
         base = f"{connection.schema or 'http'}://{base}"

@@ -9,8 +9,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from airflow_aiflow.demo.outcome import Outcome
+from airflow_aiflow.demo.outcome import MAX_WORKERS, Outcome
 
+MADE = "model calls made (counted at the model server)"
 #: Percent of the calls between two lines where there is no terminal.
 LINE_EVERY = 10
 #: Columns of a stream that is no terminal: paths and addresses stay on one line.
@@ -109,6 +110,8 @@ def result_table(outcome: Outcome) -> Table:
     table.add_column("this run", justify="right")
     table.add_column("a plain task", justify="right", style="dim")
     killed = ", ".join(f"{kill.pages}" for kill in outcome.kills)
+    real = outcome.counted_at == "ledger"
+    made = f"model calls recorded (in flight at a kill: {MAX_WORKERS} more at most)" if real else MADE
     first = "-" if outcome.first_page is None else f"{outcome.first_page:.1f}"
     rows = [
         ("documents (skipped)", f"{outcome.documents} ({outcome.skipped})", ""),
@@ -116,7 +119,7 @@ def result_table(outcome: Outcome) -> Table:
         ("kills by SIGKILL", f"{len(outcome.kills)}", ""),
         ("pages recorded when it was killed", killed or "-", ""),
         ("model calls needed", f"{outcome.calls_needed}", f"{outcome.calls_needed}"),
-        (f"model calls made (counted at the {outcome.counted_at})", f"{outcome.calls_made}", f"{outcome.calls_plain}"),
+        (made, f"{outcome.calls_made}", f"{outcome.calls_plain}"),
         ("model calls saved", f"{outcome.calls_saved}", ""),
         ("seconds lost (from a kill to the next answer)", f"{outcome.seconds_lost:.1f}", ""),
         ("seconds in all", f"{outcome.seconds:.1f}", ""),
@@ -124,6 +127,8 @@ def result_table(outcome: Outcome) -> Table:
         ("e-mails sent (counted at the mail server)", f"{outcome.emails}", ""),
         ("records created (counted at the service)", f"{outcome.records}", ""),
     ]
+    if outcome.cost is not None:
+        rows.append(("cost in US dollars", f"{outcome.cost:.4f}", ""))
     for row in rows:
         table.add_row(*row)
     return table

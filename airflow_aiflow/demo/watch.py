@@ -95,6 +95,8 @@ class Watch:
                 raise StackError(f"the run {self.run_id} has not moved for {STALLED:.0f} s; {self._log_end()}")
             time.sleep(POLL)
         self._close(time.monotonic())
+        if state == "failed":
+            self.screen.say(f"The run failed; {self._log_end()}")
         return Watched(state, tuple(self._kills), self._first_page, self.follower.look() or self._last)
 
     def _take_note(self, seen: Progress, now: float) -> None:

@@ -204,3 +204,34 @@ def test_a_record_without_a_reply_is_asked_for_again_by_its_key(
     records.set_faults(Fault("cut", first=1))
     DurableTask(models=answering(review_dag.Verdict)).run(body())
     assert (len(mail.mails()), len(records.records()), len(records.requests())) == (1, 1, 2)
+
+
+@pytest.mark.parametrize("variable", ["AIRFLOW_CONN_SMTP_DEFAULT", "AIRFLOW_CONN_RECORDS"])
+def test_a_missing_connection_is_no_doubt(
+    review_dag: ModuleType,
+    body: Callable[..., Callable[[Flow], Any]],
+    servers: tuple[MailService, RecordsService],
+    monkeypatch: pytest.MonkeyPatch,
+    variable: str,
+) -> None:
+    mail, records = servers
+    task = DurableTask(models=answering(review_dag.Verdict))
+    with monkeypatch.context() as without:
+        without.delenv(variable)
+        with pytest.raises(EffectNotAppliedError, match="isn't defined"):
+            task.run(body())
+    task.run(body())
+    assert (len(mail.mails()), len(records.records())) == (1, 1)
+
+
+def test_a_mail_server_that_is_away_is_no_doubt(
+    review_dag: ModuleType, body: Callable[..., Callable[[Flow], Any]], servers: tuple[MailService, RecordsService]
+) -> None:
+    mail, _ = servers
+    task = DurableTask(models=answering(review_dag.Verdict))
+    mail.stop()
+    with pytest.raises(EffectNotAppliedError, match="could not be handed over"):
+        task.run(body())
+    mail.start()
+    task.run(body())
+    assert len(mail.mails()) == 1

@@ -76,6 +76,15 @@ def test_the_table_is_readable_without_a_terminal() -> None:
     assert "--keep leaves it running" in lines[-1]
 
 
+def test_a_real_models_calls_are_named_for_what_they_are() -> None:
+    shown = io.StringIO()
+    Screen(shown).result(replace(GOOD, counted_at="ledger", cost=0.0123), kept=True)
+    assert "model calls recorded (in flight at a kill: 8 more at most)" in shown.getvalue()
+    assert "0.0123" in shown.getvalue()
+    assert "stand-in" not in shown.getvalue()
+    assert "--keep" not in shown.getvalue()
+
+
 def test_progress_without_a_terminal_is_a_line_now_and_then() -> None:
     shown = io.StringIO()
     with Screen(shown).open(1000) as screen:
