@@ -17,6 +17,7 @@ from airflow_aiflow.storage.s3 import S3ArtifactStore
 from airflow_aiflow.storage.s3_settings import S3Settings
 
 SEED = 20261130
+BUCKET = "artifacts-under-test"
 
 
 def content(size: int, seed: int = SEED) -> bytes:
@@ -67,10 +68,13 @@ class MemoryArtifactWorld:
 
 class S3ArtifactWorld:
     """
-    A bucket of its own on the real server.
+    A prefix of its own on the real server.
+
+    One bucket serves all: the server keeps volumes for each, and runs out of them (after 73, with 78 GB of disk free).
 
     :param server: the server.
     :param endpoint: where the store is to find it; ``None``: where it is.
+    :param prefix: ``None``: a new one.
     """
 
     def __init__(
@@ -79,30 +83,35 @@ class S3ArtifactWorld:
         endpoint: str | None = None,
         *,
         patience: float = 10.0,
-        prefix: str = "team/aiflow",
+        prefix: str | None = None,
         sleep: Callable[[float], None] = time.sleep,
         renew: Callable[[], S3Settings] | None = None,
         **changes: str,
     ) -> None:
         self.client = server.client()
-        self.bucket = server.bucket()
+        self.bucket = server.bucket(BUCKET)
         fields = {"access_key": server.access_key, "secret_key": server.secret_key, "region": server.region, **changes}
         self.settings = S3Settings(
             endpoint=endpoint or server.endpoint,
             secure=False,
-            prefix=prefix,
+            prefix=f"test-{uuid.uuid4().hex}/aiflow" if prefix is None else prefix,
             origin="connection 'aiflow_artifacts'",
             **{"bucket": self.bucket, **fields},
         )
+        self.bucket = self.settings.bucket
         self.store = S3ArtifactStore(self.settings, patience=patience, renew=renew, sleep=sleep)
 
     def objects(self) -> set[str]:
         """Give the keys of all that is kept."""
-        return {str(each.object_name) for each in self.client.list_objects(self.bucket, recursive=True)}
+        return {
+            str(each.object_name)
+            for each in self.client.list_objects(self.bucket, self.settings.prefix, recursive=True)
+        }
 
     def uploads(self) -> list[str]:
         """Give the keys of unfinished uploads."""
-        return [each.object_name for each in self.client._list_multipart_uploads(self.bucket).uploads]
+        listing = self.client._list_multipart_uploads(self.bucket, prefix=self.settings.prefix)
+        return [each.object_name for each in listing.uploads]
 
     def keys(self, sha256: bytes) -> list[str]:
         """Give the keys that hold a hash."""

@@ -172,9 +172,11 @@ class S3ArtifactStore:
         :param older_than: seconds; must be longer than the longest live upload takes.
         :return: how many.
         """
+        # Only below our own keys: others may use the bucket, or a prefix that begins like ours.
+        prefixes = [self.settings.key(kind, "").rstrip("/") + "/" for kind in ("value", "file")]
         return self._requests.run(
             "remove unfinished uploads",
-            lambda client: remove_uploads(client, self._requests, self.settings.prefix, older_than),
+            lambda client: sum(remove_uploads(client, self._requests, prefix, older_than) for prefix in prefixes),
         )
 
     def probe(self) -> ProbeReport:

@@ -87,7 +87,7 @@ def measured(stream: BinaryIO, temp_dir: str | None = None) -> Iterator[Source]:
         yield Source(stream, sha256, size)
         return
     with tempfile.SpooledTemporaryFile(max_size=SPOOL_IN_MEMORY, dir=temp_dir) as spool:
-        sha256, size = _hash(stream, into=spool)
+        sha256, size = _hash(stream, into=_Spool(spool, temp_dir or tempfile.gettempdir()))
         yield Source(spool, sha256, size)
 
 
@@ -101,24 +101,33 @@ def _rewind(stream: BinaryIO) -> bool:
     return True
 
 
-def _hash(stream: Readable, into: tempfile.SpooledTemporaryFile[bytes] | None = None) -> tuple[bytes, int]:
+@dataclass(frozen=True, slots=True)
+class _Spool:
+    """Write to a temporary file, and tell its errors from those of the stream that is read."""
+
+    file: tempfile.SpooledTemporaryFile[bytes]
+    folder: str
+
+    def write(self, chunk: bytes) -> None:
+        try:
+            self.file.write(chunk)
+            # What lies in the file's buffer fails later, where nobody expects it.
+            self.file.flush()
+        except OSError as error:
+            raise ArtifactError(
+                f"a stream that can't seek could not be spooled to a temporary file in {self.folder} ({error}): make "
+                "room there, set TMPDIR to a larger disk, or give a file instead of a stream"
+            ) from error
+
+
+def _hash(stream: Readable, into: _Spool | None = None) -> tuple[bytes, int]:
     digest, size = hashlib.sha256(), 0
     while chunk := _read(stream, CHUNK):
         digest.update(chunk)
         size += len(chunk)
         if into is not None:
-            _spool(into, chunk)
+            into.write(chunk)
     return digest.digest(), size
-
-
-def _spool(spool: tempfile.SpooledTemporaryFile[bytes], chunk: bytes) -> None:
-    try:
-        spool.write(chunk)
-    except OSError as error:
-        raise ArtifactError(
-            f"a stream that can't seek could not be spooled to a temporary file ({error}): make room in "
-            f"{tempfile.gettempdir()}, set TMPDIR to a larger disk, or give a file instead of a stream"
-        ) from error
 
 
 def _read(stream: Readable, size: int) -> bytes:

@@ -185,7 +185,7 @@ class Rewritten(io.BytesIO):
         return super().seek(offset, whence)
 
 
-@pytest.mark.parametrize("size", [100, 17 * MIB])
+@pytest.mark.parametrize("size", [100, 9 * MIB])
 def test_content_that_changes_meanwhile_is_refused(world: ArtifactWorld, size: int) -> None:
     with pytest.raises(ArtifactError, match="changed while it was stored"):
         world.store.put_file(Rewritten(content(size)), media_type=OCTETS)
@@ -254,7 +254,7 @@ def test_one_store_serves_many_threads(store: ArtifactStore) -> None:
 
 def test_two_writers_of_one_artifact_make_one_object(world: ArtifactWorld) -> None:
     """C51: both succeed and both have the same object, whatever the server says to conditions."""
-    data = content(17 * MIB)
+    data = content(9 * MIB)
     ready = threading.Barrier(2)
 
     def write(_: int) -> tuple[bytes, int]:

@@ -23,8 +23,11 @@ def test_it_comes_back_smaller() -> None:
 def test_every_cut_is_damage() -> None:
     sha256, frame = pack(VALUE)
     for length in range(len(frame)):
-        with pytest.raises(FrameError):
+        with pytest.raises(FrameError, match=f"cut at {length} bytes"):
             unpack(sha256, frame[:length])
+    sha256, frame = pack(b"")
+    with pytest.raises(FrameError, match="cut"):
+        unpack(sha256, frame[:-1])
 
 
 def test_every_flipped_bit_is_damage_or_harmless() -> None:
