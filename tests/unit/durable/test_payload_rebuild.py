@@ -222,7 +222,9 @@ def test_a_subclass_that_nobody_names_is_reported() -> None:
 
 def changed(**fields: Any) -> type:
     """Make today's form of ``Line``."""
-    return make_dataclass("Line", [(name, *rest) for name, rest in fields.items()], namespace={"__module__": __name__})
+    cls = make_dataclass("Line", [(name, *rest) for name, rest in fields.items()])
+    cls.__module__ = __name__
+    return cls
 
 
 def test_a_new_field_takes_its_default() -> None:

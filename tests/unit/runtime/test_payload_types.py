@@ -101,7 +101,7 @@ SCALARS: list[Any] = [
     np.bool_(True),
     np.complex128(1 - 2j),
     np.datetime64("2026-01-01T00:00:00.000000001"),
-    np.datetime64("NaT"),
+    np.datetime64("NaT", "s"),
     np.timedelta64(3, "D"),
     np.str_("a\x00"),
     np.str_(""),
