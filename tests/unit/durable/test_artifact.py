@@ -20,6 +20,7 @@ from airflow_aiflow.durable.artifact import (
     current_store,
     set_default_store,
 )
+from airflow_aiflow.durable.fingerprint import fingerprint
 from airflow_aiflow.durable.payload import decode, encode
 from airflow_aiflow.durable.payload_adapters import Adapters
 from airflow_aiflow.exceptions import ArtifactDamagedError, NoFlowError, PayloadDecodeError
@@ -68,6 +69,9 @@ def test_it_can_not_be_changed() -> None:
 def test_it_counts_by_its_bytes_alone() -> None:
     other = ArtifactRef(DIGEST, 12, "text/html", "other", "s3://elsewhere")
     assert REF.__aiflow_fingerprint__() == other.__aiflow_fingerprint__() == DIGEST
+    changed = ArtifactRef("cd" * 32, 12, REF.media_type, REF.name, REF.uri)
+    assert fingerprint([REF]) == fingerprint([other]) != fingerprint([changed])
+    assert fingerprint(REF) != fingerprint(DIGEST)
 
 
 # --- in results ---
