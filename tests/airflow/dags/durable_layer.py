@@ -15,8 +15,8 @@ from pathlib import Path
 
 from airflow.sdk import Param, dag, task
 
+from airflow_aiflow import Flow
 from airflow_aiflow.exceptions import AttemptParked
-from airflow_aiflow.runtime.flow import Flow
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 SOON = dt.timedelta(seconds=1)

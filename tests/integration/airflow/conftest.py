@@ -30,7 +30,7 @@ from airflow_aiflow.storage import migrate
 HEAD = """
 import datetime as dt
 from airflow.sdk import DAG, dag, task, get_current_context
-from airflow_aiflow.runtime.flow import Flow
+from airflow_aiflow import Flow
 
 seen = []
 """
