@@ -9,6 +9,7 @@ a policy's or a person's word.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
@@ -87,7 +88,7 @@ class EffectCall:
         self._options = options
         self._effect = effect
         self._as_type = result_type(fn)
-        self._request = make_request(name, fn, args)
+        self._request = make_request(name, fn, args, secrets=session.secrets)
         self._request.check_identity(name, options.identity)
         if options.on_in_doubt == "retry" and not self._request.takes_ctx:
             raise EffectOptionError(
@@ -114,6 +115,8 @@ class EffectCall:
         if found is not None:
             return self._done_before(found)
         seen, failures = 0, 0
+        # What the author was handling when the effect was called is no sign of what the call did.
+        outer = sys.exception()
         while True:
             request = self._request
             intended = self._intend(request, seen)
@@ -133,7 +136,7 @@ class EffectCall:
                 seen = intended.intent_no
             except Exception as error:
                 failures += 1
-                seen = self._failed(error, intended, failures)
+                seen = self._failed(error, intended, failures, outer)
 
     def _intend(self, request: Request, seen: int) -> OpenIntent | EffectRecord:
         """Write the intent; an ``EffectRecord``: the row does not allow one."""
@@ -217,10 +220,10 @@ class EffectCall:
         session.journal.effect(name, self._shown_key, "done")
         return value if secret else session.payloads.load(stored, name, self._as_type)
 
-    def _failed(self, error: Exception, intended: OpenIntent, failures: int) -> int:
+    def _failed(self, error: Exception, intended: OpenIntent, failures: int, outer: BaseException | None) -> int:
         """Settle or doubt an intent whose call raised; return the intent number to go on from, or raise."""
         session, name = self._session, self._effect.name
-        seen = classify(error)
+        seen = classify(error, handling=outer)
         error.add_note(f"aiflow: in effect '{name}', {session.where}: {seen.kind.replace('_', ' ')} ({seen.why})")
         if seen.kind == "unknown":
             self._doubts.after_unknown(intended, error)

@@ -135,7 +135,9 @@ class Flow:
         call = StepCall(
             kind="step",
             name=name,
-            fingerprint=step_fingerprint(name, fn, args, cache_key=cache_key, version=version),
+            fingerprint=step_fingerprint(
+                name, fn, args, cache_key=cache_key, version=version, secrets=self._session.secrets
+            ),
             run=lambda: Ran(fn(*args)),
             as_type=result_type(fn),
             timeout=None if timeout is None else seconds(timeout, "timeout"),
@@ -244,11 +246,11 @@ class Flow:
 
         workers = check_workers("map", max_workers, on_item_error)
         refuse_coroutine("map", name, fn)
-        as_type = result_type(fn)
+        as_type, secrets = result_type(fn), self._session.secrets
 
         def call(item: Any) -> StepCall:
             key = None if item_key is None else item_key(item)
-            print_ = step_fingerprint(name, fn, (item, *args), version=version)
+            print_ = step_fingerprint(name, fn, (item, *args), version=version, secrets=secrets)
             return StepCall(
                 kind="item",
                 name=name,

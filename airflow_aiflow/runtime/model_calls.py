@@ -97,7 +97,7 @@ class ModelCalls:
         return StepCall(
             kind="llm",
             name=name,
-            fingerprint=fingerprint("llm", *request.fingerprint_parts(), version),
+            fingerprint=fingerprint("llm", *request.fingerprint_parts(), version, secrets=self._session.secrets),
             run=lambda: self._ask(name, request),
             as_type=request.output_type,
         )

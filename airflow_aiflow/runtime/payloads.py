@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from airflow_aiflow.durable.failpoint import failpoint
-from airflow_aiflow.durable.payload import decode, encode, return_type
+from airflow_aiflow.durable.payload import Encoded, decode, encode, return_type, unrestored
 from airflow_aiflow.durable.ports import ArtifactStore, Host
 from airflow_aiflow.durable.record import Stored
 from airflow_aiflow.exceptions import ArtifactError
@@ -122,14 +122,21 @@ class Payloads:
         :raises PayloadEncodeError: if it can't be stored, with the path.
         """
         encoded = encode(value)
-        if encoded.flattened and as_type is None and name not in self._warned:
-            self._warned.add(name)
-            self._host.log(
-                f"'{name}' gives {encoded.flattened[0]} as plain data: annotate the function's return type (or pass "
-                f"output_type=) to get the class back",
-                warning=True,
-            )
+        if encoded.flattened and name not in self._warned:
+            self._warn_of_lost_classes(encoded, name, as_type)
         return self.keep(encoded.data, name)
+
+    def _warn_of_lost_classes(self, encoded: Encoded, name: str, as_type: Any) -> None:
+        lost = unrestored(encoded, decode(encoded.data, as_type=as_type))
+        if not lost:
+            return
+        self._warned.add(name)
+        where = f" at {lost[0].path}" if lost[0].path else ""
+        self._host.log(
+            f"'{name}' gives {lost[0].type_name}{where} as plain data: annotate the function's return type (or pass "
+            f"output_type=) to get the class back",
+            warning=True,
+        )
 
     def keep(self, data: bytes, name: str) -> Stored:
         """

@@ -14,6 +14,7 @@ from inspect import Parameter
 from typing import Any, Literal
 
 from airflow_aiflow.durable.arguments import bind_arguments, captured_variables, signature_of
+from airflow_aiflow.durable.canonical import Secrets
 from airflow_aiflow.durable.fingerprint import fingerprint
 from airflow_aiflow.durable.payload import decode, encode
 from airflow_aiflow.durable.trail import class_name
@@ -95,6 +96,7 @@ class RecordedRequest:
     args: list[Any]
     kwargs: dict[str, Any]
     prints: dict[str, str]
+    data: bytes
 
     @classmethod
     def read(cls, data: bytes) -> RecordedRequest:
@@ -104,7 +106,7 @@ class RecordedRequest:
         :param data: what ``Request.encoded`` gave.
         """
         plain = decode(data)
-        return cls(plain["function"], plain["args"], plain["kwargs"], plain["prints"])
+        return cls(plain["function"], plain["args"], plain["kwargs"], plain["prints"], data)
 
     def same(self, request: Request, identity: Sequence[str] | Literal["key"] | None) -> bool:
         """
@@ -143,14 +145,10 @@ class RecordedRequest:
         """
         types = argument_types(request.fn)
         names = argument_names(request.fn, request.takes_ctx, len(self.args))
-        args = tuple(_rebuilt(value, types.get(name)) for name, value in zip(names, self.args, strict=True))
-        kwargs = {name: _rebuilt(value, types.get(name)) for name, value in self.kwargs.items()}
+        shape = {"args": [types.get(name) for name in names], "kwargs": {name: types.get(name) for name in self.kwargs}}
+        plain = decode(self.data, as_type=shape)
         prints = {name: bytes.fromhex(value) for name, value in self.prints.items()}
-        return Request(request.fn, request.takes_ctx, args, kwargs, prints)
-
-
-def _rebuilt(value: Any, as_type: Any) -> Any:
-    return value if as_type is None else decode(encode(value).data, as_type=as_type)
+        return Request(request.fn, request.takes_ctx, tuple(plain["args"]), plain["kwargs"], prints)
 
 
 def _shown(value: Any) -> str:
@@ -200,13 +198,16 @@ def _bound(
     return bind_arguments(functools.partial(fn, **kwargs) if kwargs else fn, args, given=int(takes_ctx))
 
 
-def make_request(name: str, fn: Callable[..., Any], args: tuple[Any, ...]) -> Request:
+def make_request(
+    name: str, fn: Callable[..., Any], args: tuple[Any, ...], *, secrets: Secrets | None = None
+) -> Request:
     """
     Make the canonical request of a call.
 
     :param name: the effect's name, for messages.
     :param fn: the author's function, or a ``partial`` of it.
     :param args: the author's arguments.
+    :param secrets: how secret texts count in the fingerprints.
     :raises EffectOptionError: if the function is a closure: a person must be able to read the request.
     :raises StepInputError: if an argument has no canonical form.
     :raises TypeError: if the arguments do not fit the function; nothing was sent.
@@ -224,7 +225,7 @@ def make_request(name: str, fn: Callable[..., Any], args: tuple[Any, ...]) -> Re
     prints: dict[str, bytes] = {}
     for argument, value in _bound(fn, takes_ctx, args, kwargs):
         try:
-            prints[argument] = fingerprint(value)
+            prints[argument] = fingerprint(value, secrets=secrets)
         except StepInputError as error:
             raise StepInputError(f"effect '{name}', argument '{argument}': {error}. Nothing was sent") from error
     return Request(fn, takes_ctx, args, kwargs, prints)

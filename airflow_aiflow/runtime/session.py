@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_aiflow.durable.attempt import Attempt
+from airflow_aiflow.durable.canonical import Secrets
 from airflow_aiflow.durable.execution import Taken
 from airflow_aiflow.durable.ports import ArtifactStore, Clock, Host, Ledger
 from airflow_aiflow.durable.settings import FlowSettings
@@ -20,6 +21,9 @@ from airflow_aiflow.runtime.payloads import Payloads
 from airflow_aiflow.runtime.recorder import Recorder
 from airflow_aiflow.runtime.replay import Replay
 from airflow_aiflow.runtime.spool import Spool
+
+#: Keys the hash of a secret where no seal_key is configured: then it only keeps the secret out of sight.
+SECRETS_KEY = b"aiflow-secret"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,11 @@ class Session:
     heartbeat: Heartbeat
     spool: Spool | None = None
     step_timeout: float | None = None
+
+    @property
+    def secrets(self) -> Secrets:
+        """How texts that the host's masker knows count in fingerprints: by a keyed hash, never as themselves."""
+        return Secrets(self.services.host.is_secret, self.services.settings.seal_key or SECRETS_KEY)
 
     @property
     def where(self) -> str:

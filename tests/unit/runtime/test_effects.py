@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -153,6 +155,42 @@ def test_retry_after_doubt_calls_with_the_recorded_arguments() -> None:
     assert got == "ok"
     assert SENT == ["old", "old"]
     assert len(set(KEYS)) == 1
+
+
+@dataclasses.dataclass
+class Invoice:
+    """Be a class of the author's."""
+
+    number: str
+
+
+def lose_invoice(ctx: EffectContext, invoice: Invoice, *lines: Invoice) -> str:
+    SENT.append((invoice, lines))
+    if len(SENT) == 1:
+        raise Lost
+    return "ok"
+
+
+def test_recorded_arguments_come_back_as_the_classes_that_the_function_names() -> None:
+    task = DurableTask()
+
+    def body(policy: str, number: str) -> Callable[[Flow], object]:
+        return lambda f: f.effect("pay", lose_invoice, Invoice(number), Invoice("line"), key="k", on_in_doubt=policy)
+
+    with pytest.raises(EffectInDoubtError):
+        task.run(body("hold", "old"))
+    assert task.run(body("retry", "new")) == "ok"
+    assert [(Invoice("old"), (Invoice("line"),))] * 2 == SENT
+
+
+def test_what_the_author_was_handling_is_no_sign_of_what_the_call_did() -> None:
+    def body(f: Flow) -> object:
+        try:
+            raise TimeoutError
+        except TimeoutError:
+            return f.effect("mail", refused, "a", key="k")
+
+    assert DurableTask().run(body) == "ok"
 
 
 def test_retry_without_ctx_is_refused_before_the_intent() -> None:
