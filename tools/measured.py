@@ -1,0 +1,87 @@
+"""Write the table of what was measured (`make bench`) into the README and the page about cost."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "bench" / "results.json"
+PAGES = ("README.md", "docs/operations/sizing.md")
+
+EMPTY = "No numbers yet: `make bench` writes `bench/results.json`, then `python tools/measured.py` fills this in."
+_PLACE = re.compile(r"(<!-- measured: begin [^\n]*-->\n).*?(<!-- measured: end -->)", re.DOTALL)
+
+
+def table(results: Mapping[str, Any]) -> str:
+    """Return the table.
+
+    :param results: what `bench/results.json` holds.
+    """
+    times = results["times_ms"]
+    rows = [
+        ("a recorded step over a bare one-row INSERT and commit", _ratio(results["step_ratio"]), "at most 1.5"),
+        ("an effect over the same", _ratio(results["effect_ratio"]), "at most 2.7"),
+        (
+            "a resume of 10,000 recorded steps, until the first live step, over one SELECT of the same rows",
+            _ratio(results["resume_ratio"]),
+            "at most 3",
+        ),
+        ("memory for that resume", f"{results['resume_memory_mib']:.0f} MiB", "under 100 MiB"),
+        ("modules that a DAG file adds to those of `airflow.sdk`", str(results["parse_modules"]), "fewer than 40"),
+    ]
+    if results.get("dbos_step_ratio"):
+        rows.insert(2, ("for comparison: a DBOS step over the same", _ratio(results["dbos_step_ratio"]), "-"))
+    versions = results["versions"]
+    each = ", ".join(f"{name} {_pair(times[name])}" for name in ("bare", "step", "effect"))
+    return "\n".join(
+        [
+            "| what | measured | aim |",
+            "|---|---|---|",
+            *(f"| {what} | {value} | {aim} |" for what, value, aim in rows),
+            "",
+            f"Medians. In milliseconds, median and 95th percentile: {each}.",
+            f"Python {versions['python']}, Airflow {versions['apache-airflow']}, psycopg {versions['psycopg']}.",
+        ]
+    )
+
+
+def _ratio(value: float) -> str:
+    return f"{value:.2f}"
+
+
+def _pair(times: Mapping[str, float]) -> str:
+    return f"{times['median']:.2f} and {times['p95']:.2f}"
+
+
+def filled(text: str, results: Mapping[str, Any]) -> str:
+    """Return a page with the table in its place.
+
+    :param text: the page.
+    :param results: what `bench/results.json` holds.
+    """
+    written, places = _PLACE.subn(lambda place: f"{place[1]}{table(results)}\n{place[2]}", text)
+    if places != 1:
+        raise SystemExit(f"the page has {places} places for the table, one is wanted")
+    return written
+
+
+def main() -> int:
+    """Fill the pages."""
+    if not RESULTS.exists():
+        print(f"{RESULTS} is not there: run make bench first", file=sys.stderr)
+        return 1
+    results = json.loads(RESULTS.read_text(encoding="utf-8"))
+    for page in PAGES:
+        path = ROOT / page
+        path.write_text(filled(path.read_text(encoding="utf-8"), results), encoding="utf-8")
+        print(f"wrote the table into {page}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
