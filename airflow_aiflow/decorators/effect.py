@@ -16,10 +16,12 @@ from airflow_aiflow.decorators.durable import refuse_flow
 from airflow_aiflow.decorators.signature import CTX, bare, inject, returns_mapping
 from airflow_aiflow.durable.policy import EFFECT_OPTION_NAMES, EffectOptions, check_key, effect_options
 from airflow_aiflow.exceptions import EffectOptionError, FlowOptionError, NoFlowError
+from airflow_aiflow.hooks.attempt import check_on_clear
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from airflow_aiflow.durable.attempt import OnClear
     from airflow_aiflow.hooks.context import Work
     from airflow_aiflow.runtime.flow import Flow
 
@@ -101,6 +103,7 @@ class EffectDecoratedOperator(DecoratedOperator, PythonOperator):
         this task of this run, where the task is not mapped.
     :param effect_name: part of the effect's identity; ``None``: the task id.
     :param effect_options: the effect's further options.
+    :param on_clear: as for a durable task; matters where ``scope="generation"``.
     """
 
     template_fields = ("templates_dict", "op_args", "op_kwargs")
@@ -116,11 +119,13 @@ class EffectDecoratedOperator(DecoratedOperator, PythonOperator):
         key: str | None = None,
         effect_name: str | None = None,
         effect_options: Mapping[str, Any] | None = None,
+        on_clear: OnClear | None = None,
         show_return_value_in_logs: bool = False,
         **kwargs: Any,
     ) -> None:
         self.effect_options = dict(effect_options or {})
         check_effect(key, self.effect_options)
+        self.on_clear = None if on_clear is None else check_on_clear(on_clear)
         python_callable = without_ctx(python_callable)
         super().__init__(
             kwargs_to_upstream={"python_callable": python_callable, "op_args": op_args, "op_kwargs": op_kwargs},
@@ -143,7 +148,7 @@ class EffectDecoratedOperator(DecoratedOperator, PythonOperator):
         self._context = context
         self.op_args = [plain_argument(one) for one in self.op_args]
         self.op_kwargs = {name: plain_argument(one) for name, one in self.op_kwargs.items()}
-        self._work = work_from_context(context)
+        self._work = work_from_context(context, on_clear=self.on_clear)
         value = super().execute(context)
         return for_xcom(value, self._work, multiple_outputs=self.multiple_outputs)
 
