@@ -10,13 +10,16 @@ import datetime as dt
 import itertools
 import os
 import signal
-import time
+import threading
 from pathlib import Path
 
 from airflow.sdk import Param, dag, task
 
 from airflow_aiflow import Flow
 from airflow_aiflow.exceptions import AttemptParked
+
+#: Never set: to wait a moment in a loop.
+MOMENT = threading.Event()
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 SOON = dt.timedelta(seconds=1)
@@ -33,13 +36,13 @@ def counted(number: int, folder: str, hold_at: int) -> int:
     """Be one step; where it is held, wait for the test's file."""
     note(folder, f"step {number} {os.getpid()} {os.getppid()}")
     while number == hold_at and not (Path(folder) / "go").exists():
-        time.sleep(0.05)
+        MOMENT.wait(0.05)
     return number * number
 
 
 def tick(number: int) -> int:
     """Take a moment."""
-    time.sleep(0.05)
+    MOMENT.wait(0.05)
     return number
 
 

@@ -16,7 +16,7 @@ def test_the_connection_type_has_a_form(airflow: Airflow) -> None:
     from airflow.sdk.providers_manager_runtime import ProvidersManagerTaskRuntime
 
     manager = ProvidersManager()  # type: ignore[no-untyped-call]
-    found = ProvidersManagerTaskRuntime().hooks["minio"]
+    found = ProvidersManagerTaskRuntime().hooks["minio"]  # type: ignore[no-untyped-call]
     assert found is not None
     assert (found.hook_name, found.connection_type) == ("S3 server (minio SDK)", "minio")
     behaviour = manager.field_behaviours["minio"]
