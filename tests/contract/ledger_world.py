@@ -16,7 +16,7 @@ from uuid import UUID, uuid4
 import psycopg
 
 from airflow_aiflow.durable.attempt import Attempt, Counters, Owner
-from airflow_aiflow.durable.effect import IntentWrite
+from airflow_aiflow.durable.effect import EffectState, IntentWrite
 from airflow_aiflow.durable.execution import Taken
 from airflow_aiflow.durable.identity import EffectId, ExecutionId
 from airflow_aiflow.durable.ports import Ledger
@@ -24,6 +24,7 @@ from airflow_aiflow.durable.record import StepRecord, Stored, Usage
 from airflow_aiflow.durable.sign import read_sign
 from airflow_aiflow.storage.memory import MemoryLedger
 from airflow_aiflow.storage.postgres import PostgresLedger
+from airflow_aiflow.storage.text import effect_identity
 
 TTL = 30.0
 TIMEOUT = 60.0
@@ -75,6 +76,9 @@ class World(Protocol):
     def look(self, execution_pk: int) -> Seen:
         """Read an execution."""
 
+    def release(self, effect: EffectId) -> bool:
+        """Release a done effect, as a person will from the inbox."""
+
     def close(self) -> None:
         """Close what looks behind the ledger."""
 
@@ -111,6 +115,14 @@ class MemoryWorld:
             ),
             step_in_hand=None if lease is None else lease.step_name,
         )
+
+    def release(self, effect: EffectId) -> bool:
+        """Change the row."""
+        row = self.memory._tables.effects.get(effect)
+        if row is None or row.state is not EffectState.SUCCEEDED:
+            return False
+        row.state = EffectState.RELEASED
+        return True
 
     def close(self) -> None:
         """Do nothing."""
@@ -159,6 +171,14 @@ class PostgresWorld:
             events=events.fetchall(),
             step_in_hand=leases[0][0] if leases else None,
         )
+
+    def release(self, effect: EffectId) -> bool:
+        """Change the row."""
+        released = self.behind.execute(
+            "update aiflow.effect set state = 'released' where identity = %s and state = 'succeeded' returning 1",
+            [effect_identity(effect)],
+        )
+        return bool(released.fetchall())
 
     def close(self) -> None:
         """Close the look behind."""

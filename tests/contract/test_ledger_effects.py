@@ -53,7 +53,8 @@ def read(ledger: Ledger, effect: EffectId) -> EffectRecord:
 def intend(ledger: Ledger, taken: Taken, effect: EffectId, seen: int = 0) -> IntentWrite:
     """Write an intent that must be taken."""
     write = an_intent(effect, seen)
-    assert ledger.intend(taken.lease, write) == Intended(write.intent_id, seen + 1, read(ledger, effect).repeat)
+    answer = ledger.intend(taken.lease, write)
+    assert answer == Intended(write.intent_id, seen + 1, read(ledger, effect).repeat)
     return write
 
 
@@ -429,6 +430,62 @@ def test_a_result_of_a_refused_call_is_refused(ledger: Ledger) -> None:
     assert read(ledger, effect).state is EffectState.INTENDED
 
 
+# --- a wished repeat ---
+
+
+def test_a_released_effect_is_intended_as_a_new_repeat(world: World) -> None:
+    ledger, taken, effect = world.ledger, start(world.ledger), an_effect()
+    write = intend(ledger, taken, effect)
+    ledger.settle(write.intent_id, "succeeded", result=DONE)
+    assert world.release(effect)
+    found = read(ledger, effect)
+    assert (found.state, found.result, found.repeat) == (EffectState.RELEASED, DONE, 0)
+    again = an_intent(effect, 1)
+    assert ledger.intend(taken.lease, again) == Intended(again.intent_id, 2, 1)
+    found = read(ledger, effect)
+    assert (found.state, found.result, found.repeat, found.intent_no) == (EffectState.INTENDED, None, 1, 2)
+    # A retry of the repeat keeps its number, which makes the target's key.
+    ledger.settle(again.intent_id, "not_applied", result=None)
+    third = an_intent(effect, 2)
+    assert ledger.intend(taken.lease, third) == Intended(third.intent_id, 3, 1)
+
+
+def test_a_late_success_of_an_earlier_repeat_does_not_stand_for_the_wished_one(world: World) -> None:
+    ledger, taken, effect = world.ledger, start(world.ledger), an_effect()
+    write = intend(ledger, taken, effect)
+    newcomer = decided_no(world, taken, write)
+    second = intend(ledger, newcomer, effect, 1)
+    ledger.settle(second.intent_id, "succeeded", result=DONE)
+    assert world.release(effect)
+    third = an_intent(effect, 2)
+    assert ledger.intend(newcomer.lease, third) == Intended(third.intent_id, 3, 1)
+    # The first was applied beside the second: a double, but not of the third.
+    assert ledger.settle(write.intent_id, "succeeded", result=None) == Settled(EffectState.INTENDED, True)
+    assert ledger.settle(third.intent_id, "not_applied", result=None) == Settled(EffectState.FAILED, True)
+
+
+def test_a_late_success_after_a_release_is_a_suspected_double(world: World) -> None:
+    ledger, taken, effect = world.ledger, start(world.ledger), an_effect()
+    write = intend(ledger, taken, effect)
+    newcomer = decided_no(world, taken, write)
+    second = intend(ledger, newcomer, effect, 1)
+    ledger.settle(second.intent_id, "succeeded", result=DONE)
+    assert world.release(effect)
+    assert ledger.settle(write.intent_id, "succeeded", result=None) == Settled(EffectState.RELEASED, True)
+
+
+def test_a_late_success_of_what_was_held_to_have_happened_confirms_it_after_a_release(world: World) -> None:
+    ledger, taken, effect = world.ledger, start(world.ledger), an_effect()
+    write = intend(ledger, taken, effect)
+    newcomer = next_attempt(world, taken, effect)
+    ledger.doubt(newcomer.lease, write.intent_id)
+    ledger.decide(newcomer.lease, write.intent_id, "happened", by="person")
+    assert world.release(effect)
+    again = intend(ledger, newcomer, effect, 1)
+    assert ledger.settle(write.intent_id, "succeeded", result=DONE) == Settled(EffectState.INTENDED, False)
+    assert read(ledger, effect).intent_id == again.intent_id
+
+
 # --- doubt ---
 
 
@@ -445,6 +502,16 @@ def test_another_execution_may_doubt_once_the_lease_lapsed(world: World) -> None
     world.pass_time(TTL + 1)
     assert ledger.doubt(start(ledger).lease, write.intent_id)
     assert read(ledger, effect).state is EffectState.IN_DOUBT
+
+
+def test_an_effect_in_doubt_takes_no_intent(world: World) -> None:
+    ledger, taken, effect = world.ledger, start(world.ledger), an_effect()
+    write = intend(ledger, taken, effect)
+    ledger.doubt(taken.lease, write.intent_id)
+    for seen in (0, 1, 2):
+        assert isinstance(ledger.intend(taken.lease, an_intent(effect, seen)), AlreadyThere)
+    # Nor is the doubted call made after all.
+    assert isinstance(ledger.intend(taken.lease, write), AlreadyThere)
 
 
 def test_an_attempt_may_doubt_its_own_call(ledger: Ledger) -> None:

@@ -320,8 +320,11 @@ def test_heard_needs_a_success_and_the_fence(world: World) -> None:
     assert ledger.heard(first.lease)
     assert ledger.heard(first.lease)
     assert world.look(first.lease.execution_pk).heard
-    take(ledger, an_attempt(attempt.execution, 2))
+    second = take(ledger, an_attempt(attempt.execution, 2))
     assert not ledger.heard(first.lease)
+    ledger.finish(second.lease, ExecutionState.SUCCEEDED, result=None)
+    assert not ledger.heard(first.lease)
+    assert not world.look(first.lease.execution_pk).heard
 
 
 def test_another_attempt_clears_heard_and_the_same_keeps_it(world: World) -> None:
