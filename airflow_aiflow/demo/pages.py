@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from airflow_aiflow.demo.documents import Document
 
-#: Characters: a printed page of prose has about so many.
-PAGE = 3000
+#: Characters: a densely printed page, as licences and contracts come, has about so many.
+PAGE = 6000
 
 #: Where a text may be cut, best first; the separator stays with what stands before it.
 _PLACES = (re.compile(r"(?<=\n)(?=[^\S\n]*\n)"), re.compile(r"(?<=\n)"), re.compile(r"(?<=\s)(?=\S)"))

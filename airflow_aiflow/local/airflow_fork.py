@@ -48,6 +48,9 @@ PRELOAD = (
     "airflow.api_fastapi.core_api.app",
     "psycopg",
     "minio",
+    # Seconds of imports that each attempt of a task with model calls would pay anew after a kill.
+    "airflow.providers.common.ai.hooks.pydantic_ai",
+    "pydantic_ai.models.openai",
 )
 #: Seconds for a component to end by itself; a scheduler waits for its running tasks, which we do not.
 STOP_GRACE = 3.0
