@@ -224,8 +224,11 @@ class AirflowServer:
         groups = set(self.components().values())
         if not groups:
             return
+        killed = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error, OSError):
                 if os.getsid(process.pid) in groups and Path(process.cwd()) == self.folder:
                     process.kill()
+                    killed.append(process)
+        psutil.wait_procs(killed, timeout=STOP_GRACE)
         (self.folder / "components.json").unlink(missing_ok=True)

@@ -255,7 +255,7 @@ class Stack:
 
 
 def make_home(home: Path) -> None:
-    """Make the folder of all state. Others may pass through it, where PostgreSQL must run as `nobody`, not look into it.
+    """Make the folder of all state; others may pass through it (PostgreSQL as `nobody`), not look into it.
 
     :raises StackError: it can't be made or written to.
     """

@@ -193,7 +193,7 @@ def test_a_killed_component_is_started_again(
 
 @pytest.fixture
 def home() -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="aiflow-crash-"))
+    folder = Path(tempfile.mkdtemp(prefix="aiflow crash%20ü-"))
     yield folder
     subprocess.run([*command("down", folder)], check=True, capture_output=True, timeout=120)
     shutil.rmtree(folder)

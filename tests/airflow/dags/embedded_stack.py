@@ -33,14 +33,15 @@ def stack_waits() -> None:
     @task(retries=3, retry_delay=timedelta(seconds=0))
     def wait(params: dict[str, Any] | None = None) -> None:
         import os
-        import time
+
+        from airflow_aiflow.local.airflow_client import wait_for
 
         assert params is not None
         print("waiting for the file")
         with (Path(params["folder"]) / "pids").open("a") as pids:
             pids.write(f"{os.getpid()} {os.getppid()}\n")
-        while not (Path(params["folder"]) / "go").exists():
-            time.sleep(0.05)
+        go = Path(params["folder"]) / "go"
+        wait_for(lambda: go.exists() or None, "the file", 600)
 
     wait()
 
