@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -13,6 +14,7 @@ from airflow_aiflow.durable.ports import Ledger
 from airflow_aiflow.local.postgres import PostgresServer
 from airflow_aiflow.storage import connections, migrate
 from tests.contract.ledger_world import MemoryWorld, PostgresWorld, World
+from tests.pooler import PGBOUNCER, pooled
 
 
 @pytest.fixture(scope="session")
@@ -26,19 +28,35 @@ def postgres_ledger(postgres_server: PostgresServer) -> tuple[str, str]:
     return postgres_server.dsn(_name(owner)), owner
 
 
+@pytest.fixture(scope="session")
+def pooled_ledger(postgres_ledger: tuple[str, str], stack_folder: Path) -> Iterator[tuple[str, str]]:
+    """Give the same ledger through a pooler."""
+    folder = stack_folder / "pooler"
+    folder.mkdir()
+    tasks, owner = postgres_ledger
+    with pooled(tasks, folder) as address:
+        yield address, owner
+
+
+#: The pooler's turn comes where the program is installed.
+LEDGERS = ["memory", "postgres", "postgres-prepared", *(["pgbouncer"] if PGBOUNCER else [])]
+
+
 def _name(dsn: str) -> str:
     return str(conninfo_to_dict(dsn)["dbname"])
 
 
-@pytest.fixture(params=["memory", "postgres", "postgres-prepared"])
+@pytest.fixture(params=LEDGERS)
 def world(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     """Give a ledger and what stands behind it; PostgreSQL's also with every statement prepared at its first use."""
     world: World
     if request.param == "memory":
         world = MemoryWorld()
     else:
-        monkeypatch.setattr(connections, "PREPARE_AFTER", 0 if request.param == "postgres-prepared" else None)
-        world = PostgresWorld(*request.getfixturevalue("postgres_ledger"))
+        # Behind the pooler nothing is prepared, whatever is asked for.
+        monkeypatch.setattr(connections, "PREPARE_AFTER", None if request.param == "postgres" else 0)
+        addresses = "pooled_ledger" if request.param == "pgbouncer" else "postgres_ledger"
+        world = PostgresWorld(*request.getfixturevalue(addresses))
     yield world
     world.ledger.close()
     world.close()

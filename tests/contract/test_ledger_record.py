@@ -83,11 +83,12 @@ def test_steps_belong_to_their_generation_and_execution(ledger: Ledger) -> None:
     assert list(ledger.recorded(other.lease, 2).steps) == []
 
 
-def test_a_superseded_attempt_s_result_counts_and_its_events_do_not(world: World) -> None:
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_superseded_attempt_s_result_counts_and_its_events_do_not(world: World, count: int) -> None:
     ledger, attempt = world.ledger, an_attempt(an_execution())
     first = take(ledger, attempt)
     second = take(ledger, an_attempt(attempt.execution, 2))
-    late = Batch((a_step(fence=1),), (EventRecord("step", b"{}"),))
+    late = Batch((a_step(fence=1),), (EventRecord("step", b"{}"),) * count)
     assert ledger.record(first.lease, 1, late) == [None]
     assert world.look(first.lease.execution_pk).events == []
     assert list(ledger.recorded(second.lease, 1).steps) == [a_step(fence=1)]

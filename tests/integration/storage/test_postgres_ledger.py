@@ -41,6 +41,7 @@ from tests.contract.ledger_world import (
     start,
     take,
 )
+from tests.pooler import PGBOUNCER, pooled
 
 Plain = psycopg.Connection[tuple[Any, ...]]
 
@@ -596,3 +597,28 @@ def test_a_batch_of_many_is_one_commit(ledger: PostgresLedger, behind: Plain) ->
 def test_a_connection_to_the_server_is_told_from_a_pooler_s(dsn: str) -> None:
     with psycopg.connect(dsn, autocommit=True) as connection:
         assert connections.is_direct(connection)
+
+
+@pytest.mark.skipif(PGBOUNCER is None, reason="pgbouncer is not installed")
+def test_a_pooler_that_deals_servers_out_by_transaction_breaks_nothing(
+    ledger: PostgresLedger, dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # If anything were prepared, it would be at its first use.
+    monkeypatch.setattr(connections, "PREPARE_AFTER", 0)
+    taken = start(ledger)
+    with pooled(dsn, tmp_path) as address, closing(PostgresLedger.connect(address, pool_size=8)) as through:
+        with psycopg.connect(address, autocommit=True) as connection:
+            assert not connections.is_direct(connection)
+        barrier = threading.Barrier(8)
+
+        def work(number: int) -> None:
+            barrier.wait()
+            for turn in range(20):
+                through.record(taken.lease, 1, Batch((a_step(f"s{number}-{turn}"),), (EventRecord("x", b""),), 1))
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(through.recorded(taken.lease, 1).steps) == 160
