@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from airflow_aiflow.durable.artifact import ArtifactRef as ArtifactRef
     from airflow_aiflow.decorators.typed import durable as durable
+    from airflow_aiflow.durable.artifact import ArtifactRef as ArtifactRef
     from airflow_aiflow.exceptions import EffectNotAppliedError as EffectNotAppliedError
     from airflow_aiflow.runtime.current import current_flow as current_flow
     from airflow_aiflow.runtime.flow import Flow as Flow

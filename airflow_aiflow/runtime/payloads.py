@@ -12,11 +12,15 @@ from airflow_aiflow.durable.failpoint import failpoint
 from airflow_aiflow.durable.payload import Encoded, decode, encode, return_type, unrestored
 from airflow_aiflow.durable.ports import ArtifactStore, Host
 from airflow_aiflow.durable.record import Stored
-from airflow_aiflow.exceptions import ArtifactError
+from airflow_aiflow.exceptions import ArtifactError, ArtifactUnavailableError
 from airflow_aiflow.runtime.payload_types import register
 
 # Whoever stores or reads a value goes through this module, so numpy, pydantic and pendulum are known from here on.
 register()
+
+#: Bytes up to which a result goes into the ledger's row while the artifact store is down: any model's answer is
+#: smaller, and a row of this size still commits within a second.
+RESCUE_LIMIT = 4 * 1024 * 1024
 
 #: How deep a value is searched for secrets; the codec refuses what is deeper than that anyway.
 SECRET_DEPTH = 60
@@ -147,7 +151,14 @@ class Payloads:
         """
         if len(data) <= self._inline_limit:
             return Stored(inline=data)
-        sha256 = self._store().put_value(data)
+        try:
+            sha256 = self._store().put_value(data)
+        except ArtifactUnavailableError as error:
+            if len(data) > RESCUE_LIMIT:
+                raise
+            # A paid result must not be lost because another server is down; the row holds it as it is.
+            self._host.log(f"the result of '{name}' is kept in the ledger's row: {error}", warning=True)
+            return Stored(inline=data)
         failpoint("after_artifact_put", name)
         return Stored(sha256=sha256)
 

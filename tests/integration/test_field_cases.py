@@ -32,6 +32,7 @@ from airflow_aiflow.local.objectstore import ObjectStoreServer
 from airflow_aiflow.local.postgres import PostgresServer
 from airflow_aiflow.runtime.clock import SystemClock
 from airflow_aiflow.runtime.flow import Flow
+from airflow_aiflow.runtime.payloads import RESCUE_LIMIT
 from airflow_aiflow.storage.migrate import upgrade
 from airflow_aiflow.storage.postgres import PostgresLedger
 from airflow_aiflow.storage.s3 import S3ArtifactStore
@@ -305,20 +306,30 @@ def test_old_rows_do_not_load_after_an_upgrade(ledger: PostgresLedger, store: S3
     assert decode(stored) == {"value": 0.5}
 
 
-def test_an_object_store_that_is_down_makes_a_done_row(
-    ledger: PostgresLedger, object_store: ObjectStoreServer, store: S3ArtifactStore, request: pytest.FixtureRequest
+@pytest.mark.parametrize("size", [100_000, 5_000_000])
+def test_an_object_store_that_is_down_makes_a_done_row_without_its_result(
+    ledger: PostgresLedger,
+    object_store: ObjectStoreServer,
+    store: S3ArtifactStore,
+    request: pytest.FixtureRequest,
+    size: int,
 ) -> None:
-    """I02: the row is written after the artifact, so there is no row; the next attempt runs the step again."""
+    """I02, I19: the row holds the result itself, so nothing paid is lost; what is too large for a row makes no row."""
     gone = S3ArtifactStore(dataclasses.replace(store.settings, endpoint="127.0.0.1:1"), patience=0.0)
     task = make_task(ledger, gone, request.node.name)
 
     def body(f: Flow) -> int:
-        return len(str(f.step("big", same, "x" * 100_000)))
+        return len(str(f.step("big", same, "x" * size)))
 
+    if size < RESCUE_LIMIT:
+        assert task.run(body) == task.run(body) == size
+        assert CALLS == ["called"]
+        assert any("kept in the ledger's row" in line for line in task.host.warnings)
+        return
     with pytest.raises(ArtifactUnavailableError):
         task.run(body)
     task.store = store
-    assert task.run(body) == 100_000
+    assert task.run(body) == size
     assert CALLS == ["called", "called"]
 
 
