@@ -10,6 +10,8 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterator
+from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,6 +21,9 @@ import pytest
 from airflow_aiflow import exceptions
 from airflow_aiflow.cli.__main__ import build_parser
 from airflow_aiflow.get_provider_info import get_provider_info
+from airflow_aiflow.llm.call import LlmAnswer, LlmRequest
+from airflow_aiflow.runtime.flow import Flow
+from airflow_aiflow.testing import DurableTask, ScriptedModels
 from tests.pages import DOCS, README, Block, all_blocks, pages
 from tests.unit.source_tree import ROOT
 
@@ -248,3 +253,42 @@ def test_pages_use_the_glossarys_words() -> None:
         for pattern, word in OTHER_WORDS.items():
             found = re.search(pattern, prose, re.IGNORECASE)
             assert found is None, f"{path.relative_to(ROOT)}: {found[0]!r}: say {word}"
+
+
+# --- what the task log says -------------------------------------------------------------------------------------------
+
+
+class PricedModels(ScriptedModels):
+    """Answer with a price, as a model in the list does."""
+
+    def call(self, request: LlmRequest) -> LlmAnswer:
+        answer = super().call(request)
+        return replace(answer, usage=replace(answer.usage, cost=Decimal("0.004")))
+
+
+def mail(to: str) -> str:
+    return to
+
+
+def review(flow: Flow) -> None:
+    flow.step("split", len, "abc")
+    flow.llm("page", "first page")
+    if flow.attempt == 1:
+        flow.effect("mail", mail, "legal@example.com", key="contract/a.pdf")
+    else:
+        flow.llm("page", "another page")
+
+
+def shape(line: str) -> str:
+    """Return a line with its figures and widths taken out."""
+    return re.sub(r" +", " ", re.sub(r"\d+(?:[.,:]\d+)*", "9", line)).replace("[ 9", "[9")
+
+
+def test_the_task_log_is_as_the_page_shows_it() -> None:
+    first, resume = [block.text.splitlines() for block in all_blocks("text") if block.path.name == "task-log.md"]
+    task = DurableTask(models=PricedModels())
+    task.run(review)
+    assert [shape(line) for line in task.host.lines] == [shape(line) for line in first]
+    task.host.lines.clear()
+    task.run(review)
+    assert {shape(line) for line in resume if line != "..."} <= {shape(line) for line in task.host.lines}
