@@ -6,6 +6,8 @@ The sign is decided on the fence on which it was computed; where that moved mean
 
 from __future__ import annotations
 
+import os
+
 from airflow_aiflow.durable.attempt import Attempt, Owner
 from airflow_aiflow.durable.execution import ExecutionState, Standing, Taken
 from airflow_aiflow.durable.ports import Clock, Ledger
@@ -77,7 +79,7 @@ def _freed(standing: Standing, attempt: Attempt, ledger: Ledger, settings: FlowS
 
 def _end_stale(owner: Owner, clock: Clock) -> None:
     """End a process that let its lease lapse and is found here: stopped, or an orphan that no longer beats."""
-    if process.is_dead(owner) is not False:
+    if owner.pid == os.getpid() or process.is_dead(owner) is not False:
         return
     process.kill(owner)
     clock.wait(KILL_SECONDS, until=lambda: process.is_dead(owner) is not False)
