@@ -1,4 +1,10 @@
-"""Write the table of what was measured (`make bench`) into the README and the page about cost."""
+"""
+Write what was measured into the README and the page about cost: the table of `make bench`, a sentence of `make demo`.
+
+    make bench
+    make demo ARGS=--json | tail -n 1 > bench/demo.json
+    python tools/measured.py
+"""
 
 from __future__ import annotations
 
@@ -11,16 +17,18 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results.json"
+DEMO = ROOT / "bench" / "demo.json"
 PAGES = ("README.md", "docs/operations/sizing.md")
 
 EMPTY = "No numbers yet: `make bench` writes `bench/results.json`, then `python tools/measured.py` fills this in."
 _PLACE = re.compile(r"(<!-- measured: begin [^\n]*-->\n).*?(<!-- measured: end -->)", re.DOTALL)
 
 
-def table(results: Mapping[str, Any]) -> str:
-    """Return the table.
+def table(results: Mapping[str, Any], demo: Mapping[str, Any] | None) -> str:
+    """Return the table, and the sentence where there was a demo.
 
     :param results: what `bench/results.json` holds.
+    :param demo: what `bench/demo.json` holds.
     """
     times = results["times_ms"]
     rows = [
@@ -46,7 +54,23 @@ def table(results: Mapping[str, Any]) -> str:
             "",
             f"Medians. In milliseconds, median and 95th percentile: {each}.",
             f"Python {versions['python']}, Airflow {versions['apache-airflow']}, psycopg {versions['psycopg']}.",
+            *(["", sentence(demo)] if demo else []),
         ]
+    )
+
+
+def sentence(demo: Mapping[str, Any]) -> str:
+    """Say what the outside counters saw in the demo.
+
+    :param demo: what `bench/demo.json` holds.
+    """
+    times = "once" if demo["kills"] == 1 else f"{demo['kills']} times"
+    made = f"{demo['calls_made']} made ({demo['calls_plain']} without recorded steps)"
+    sent = f"{demo['emails']} e-mail, {demo['records']} record"
+    return (
+        f"`make demo` reviewed {demo['documents']} documents of {demo['pages']} pages and was killed {times}:\n"
+        f"{demo['calls_needed']} model calls needed, {made}, {sent}, "
+        f"{demo['seconds_lost']:.1f} s lost."
     )
 
 
@@ -58,13 +82,14 @@ def _pair(times: Mapping[str, float]) -> str:
     return f"{times['median']:.2f} and {times['p95']:.2f}"
 
 
-def filled(text: str, results: Mapping[str, Any]) -> str:
+def filled(text: str, results: Mapping[str, Any], demo: Mapping[str, Any] | None) -> str:
     """Return a page with the table in its place.
 
     :param text: the page.
     :param results: what `bench/results.json` holds.
+    :param demo: what `bench/demo.json` holds; ``None``: there was none.
     """
-    written, places = _PLACE.subn(lambda place: f"{place[1]}{table(results)}\n{place[2]}", text)
+    written, places = _PLACE.subn(lambda place: f"{place[1]}{table(results, demo)}\n{place[2]}", text)
     if places != 1:
         raise SystemExit(f"the page has {places} places for the table, one is wanted")
     return written
@@ -76,9 +101,10 @@ def main() -> int:
         print(f"{RESULTS} is not there: run make bench first", file=sys.stderr)
         return 1
     results = json.loads(RESULTS.read_text(encoding="utf-8"))
+    demo = json.loads(DEMO.read_text(encoding="utf-8")) if DEMO.exists() else None
     for page in PAGES:
         path = ROOT / page
-        path.write_text(filled(path.read_text(encoding="utf-8"), results), encoding="utf-8")
+        path.write_text(filled(path.read_text(encoding="utf-8"), results, demo), encoding="utf-8")
         print(f"wrote the table into {page}")
     return 0
 
