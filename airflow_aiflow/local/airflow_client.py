@@ -102,15 +102,23 @@ class AirflowClient:
         errors: list[dict[str, Any]] = self.request("GET", "/importErrors")["import_errors"]
         return errors
 
-    def trigger(self, dag_id: str, conf: Mapping[str, Any] | None = None, run_id: str | None = None) -> str:
+    def trigger(
+        self,
+        dag_id: str,
+        conf: Mapping[str, Any] | None = None,
+        run_id: str | None = None,
+        *,
+        logical_date: str | None = None,
+    ) -> str:
         """Start a run.
 
         :param dag_id: the DAG.
         :param conf: its parameters.
         :param run_id: its name; None lets Airflow make one.
+        :param logical_date: in ISO form; None: the run has none.
         :return: the run's id.
         """
-        body: dict[str, Any] = {"logical_date": None, "conf": dict(conf or {})}
+        body: dict[str, Any] = {"logical_date": logical_date, "conf": dict(conf or {})}
         if run_id is not None:
             body["dag_run_id"] = run_id
         return str(self.request("POST", f"/dags/{_quoted(dag_id)}/dagRuns", body=body)["dag_run_id"])

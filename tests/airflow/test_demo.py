@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from airflow_aiflow.demo.outcome import MAX_WORKERS
+from airflow_aiflow.demo.pages import PAGE
 from airflow_aiflow.local.airflow_client import wait_for
 
 #: Seconds; a quiet machine needs half a minute.
@@ -28,7 +29,8 @@ def contracts(tmp_path: Path) -> Path:
     (folder / "annexes").mkdir(parents=True)
     for number in range(DOCUMENTS):
         text = "\n\n".join(
-            f"Section {page} of contract {number}. " + "Terms apply. " * 190 for page in range(PAGES_EACH)
+            f"Section {page} of contract {number}. " + "Terms apply. " * (PAGE * 4 // 5 // 13)
+            for page in range(PAGES_EACH)
         )
         (folder / "annexes" / f"contract-{number}.txt").write_text(text)
     (folder / "empty.md").touch()

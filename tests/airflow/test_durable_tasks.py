@@ -108,8 +108,8 @@ def start(airflow_stack: Stack, client: AirflowClient, tmp_path: Path) -> Callab
     """Give a way to start a run that counts in a folder of its own."""
     tmp_path.chmod(0o777)
 
-    def start(dag_id: str, **conf: Any) -> Run:
-        run_id = client.trigger(dag_id, {"folder": str(tmp_path), **conf})
+    def start(dag_id: str, *, logical_date: str | None = None, **conf: Any) -> Run:
+        run_id = client.trigger(dag_id, {"folder": str(tmp_path), **conf}, logical_date=logical_date)
         return Run(airflow_stack, client, dag_id, run_id, tmp_path)
 
     return start
@@ -123,8 +123,10 @@ def steps(run: Run) -> Counter[int]:
     return Counter(int(line.split()[1]) for line in run.lines if line.startswith("step"))
 
 
-def test_a_killed_task_goes_on_where_it_stopped(start: Callable[..., Run]) -> None:
-    run = start("ten_steps", hold_at=5)
+@pytest.mark.parametrize("logical_date", [None, "2026-01-01T00:00:00Z"])
+def test_a_killed_task_goes_on_where_it_stopped(start: Callable[..., Run], logical_date: str | None) -> None:
+    """C24: a run without a logical date resumes like any other."""
+    run = start("ten_steps", logical_date=logical_date, hold_at=5)
     pid = int(run.line("step 5")[2])
     os.kill(pid, signal.SIGKILL)
     wait_for(gone(pid), "the end of the killed task", PATIENCE)

@@ -14,6 +14,7 @@ import pytest
 
 from airflow_aiflow.demo.home import dag_file
 from airflow_aiflow.demo.kill import MOST_KILLS
+from airflow_aiflow.demo.pages import PAGE
 from airflow_aiflow.exceptions import EffectInDoubtError, EffectNotAppliedError
 from airflow_aiflow.llm.call import LlmRequest
 from airflow_aiflow.local import stack_connections
@@ -46,7 +47,7 @@ def folder(tmp_path: Path) -> Path:
     folder = tmp_path / "contracts"
     folder.mkdir()
     for name, pages in (("a.txt", 1), ("b.md", 4), ("c.txt", 2)):
-        paragraphs = (f"{name} paragraph {number} " + "word " * 500 for number in range(pages))
+        paragraphs = (f"{name} paragraph {number} " + "word " * (PAGE * 4 // 5 // 5) for number in range(pages))
         (folder / name).write_text("\n\n".join(paragraphs))
     (folder / "empty.txt").touch()
     return folder
