@@ -10,6 +10,7 @@ A connection that died while it lay idle is seen without a round trip, and a sta
 from __future__ import annotations
 
 import select
+import threading
 import time
 from collections.abc import Generator, Mapping
 from typing import Any, LiteralString, TypeVar
@@ -18,7 +19,6 @@ import psycopg
 from psycopg.abc import PQGen
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import TransactionStatus
-from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout, TooManyRequests
 
 from airflow_aiflow.exceptions import LedgerUnavailableError
 from airflow_aiflow.storage.postgres_faults import address, wrap
@@ -28,7 +28,7 @@ from airflow_aiflow.storage.rows import Row
 #: intervals survives one silence. The largest statements answer within a second.
 SILENCE = 10.0
 
-#: Seconds to wait for a free connection, or for a new one: what the caller does next is to try again for a minute.
+#: Seconds to wait for a free connection: what the caller does next is to try again for a minute.
 LEND_TIMEOUT = 3.0
 
 #: What a connection gets unless its address says otherwise: a dead peer is noticed by the kernel, too.
@@ -53,11 +53,21 @@ class SilenceError(psycopg.OperationalError):
 
 
 class BoundedConnection(psycopg.Connection[Row]):
-    """Be a connection whose statements do not wait for ever."""
+    """Be a connection whose statements do not wait for ever; its one cursor and poll are made once, as they are hot."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.binary_cursor = self.cursor(binary=True)
+        self._poll = select.poll()
+        self._poll.register(self.fileno(), select.POLLIN)
 
     def wait(self, gen: PQGen[_Result], *args: Any, **kwargs: Any) -> _Result:
         """Wait as the driver does, at most ``SILENCE`` between two signs of life."""
         return super().wait(_bounded(gen), *args, **kwargs)
+
+    def is_quiet(self) -> bool:
+        """Say whether nothing has come while it lay idle: whoever ends a connection makes its socket readable."""
+        return not self._poll.poll(0)
 
 
 def _bounded(gen: PQGen[_Result]) -> Generator[Any, Any, _Result]:
@@ -77,19 +87,6 @@ def _bounded(gen: PQGen[_Result]) -> Generator[Any, Any, _Result]:
         return result
 
 
-def is_alive(connection: psycopg.Connection[Row]) -> bool:
-    """
-    Say whether an idle connection still stands: whoever ends it makes its socket readable.
-
-    :param connection: one that lies idle.
-    """
-    if connection.closed or connection.pgconn.transaction_status != TransactionStatus.IDLE:
-        return False
-    poll = select.poll()
-    poll.register(connection.fileno(), select.POLLIN)
-    return not poll.poll(0)
-
-
 def is_direct(connection: psycopg.Connection[Row]) -> bool:
     """
     Say whether the server process that answers is the one that this connection was opened to.
@@ -102,19 +99,12 @@ def is_direct(connection: psycopg.Connection[Row]) -> bool:
     return bool(answering == connection.info.backend_pid)
 
 
-def _configure(connection: psycopg.Connection[Row]) -> None:
-    connection.prepare_threshold = PREPARE_AFTER if is_direct(connection) else None
-
-
-def _check(connection: psycopg.Connection[Row]) -> None:
-    if not is_alive(connection):
-        # It may be a mere notice: ask for real.
-        ConnectionPool.check_connection(connection)
-
-
 class Connections:
     """
-    Be a small pool.
+    Lend up to so many connections, the last one used first.
+
+    No pool of the driver's: that one deals its connections out in turn, so that each is cold (a tenth of a commit's
+    time), waits and backs off in threads of its own where the caller should hear at once why a server can't be reached.
 
     :param conninfo: a URI or ``key=value`` pairs.
     :param size: most connections at once.
@@ -124,28 +114,20 @@ class Connections:
     def __init__(self, conninfo: str, size: int) -> None:
         self.where = address(conninfo)
         self._conninfo = make_conninfo("", **(dict(DEFAULTS) | conninfo_to_dict(conninfo)))
-        self._pool = ConnectionPool(
-            self._conninfo,
-            connection_class=BoundedConnection,
-            kwargs={"autocommit": True, "prepare_threshold": None},
-            min_size=1,
-            max_size=size,
-            open=False,
-            name="aiflow-ledger",
-            timeout=LEND_TIMEOUT,
-            # Give up at once: the next caller tries anew, without waiting out a back-off.
-            reconnect_timeout=0,
-            num_workers=1,
-            configure=_configure,
-            check=_check,
-        )
-        self._pool.open()
+        self._size = size
+        #: A stack; append and pop are atomic, so that the common case needs no lock.
+        self._idle: list[BoundedConnection] = []
+        #: Guards the two below.
+        self._returned = threading.Condition()
+        self._open = 0
+        self._waiting = 0
+        self._closed = False
 
     def ask(self, statement: LiteralString, params: Params | None = None) -> list[Row]:
         """
         Carry a statement out and commit it.
 
-        :param statement: the SQL.
+        :param statement: the SQL; it returns rows, though perhaps none.
         :param params: its values.
         :return: its rows.
         :raises LedgerUnavailableError: if the database can't be asked; the statement may have been carried out.
@@ -153,30 +135,79 @@ class Connections:
         :raises LedgerError: if the database refuses a value.
         """
         try:
-            connection = self._lend()
+            connection = self._take()
             try:
-                cursor = connection.execute(statement, params, binary=True)
-                return cursor.fetchall() if cursor.description is not None else []
+                cursor = connection.binary_cursor
+                cursor.execute(statement, params)
+                return cursor.fetchall()
             finally:
-                if connection.pgconn.transaction_status != TransactionStatus.IDLE:
-                    connection.close()
-                self._pool.putconn(connection)
+                self._give_back(connection)
         except psycopg.Error as fault:
             raise wrap(fault, self.where) from fault
 
-    def _lend(self) -> BoundedConnection:
+    def _take(self) -> BoundedConnection:
+        while True:
+            try:
+                connection = self._idle.pop()
+            except IndexError:
+                if self._may_open():
+                    return self._connect()
+                continue
+            if connection.is_quiet():
+                return connection
+            self._drop(connection)
+
+    def _may_open(self) -> bool:
+        """Reserve a place for a new connection, or wait until one comes back."""
+        with self._returned:
+            if self._closed:
+                raise LedgerUnavailableError(f"{self.where} was closed by this process")
+            if self._open < self._size:
+                self._open += 1
+                return True
+            self._waiting += 1
+            try:
+                # Looked at again: who gave one back before it could see us waiting did not tell us.
+                if self._idle or self._returned.wait(LEND_TIMEOUT):
+                    return False
+            finally:
+                self._waiting -= 1
+        raise LedgerUnavailableError(
+            f"{self.where} answers slowly: all {self._size} connections of this process are at work for more than "
+            f"{LEND_TIMEOUT:g} seconds"
+        )
+
+    def _connect(self) -> BoundedConnection:
         try:
-            return self._pool.getconn()
-        except PoolClosed as closed:
-            raise LedgerUnavailableError(f"{self.where} was closed by this process") from closed
-        except (PoolTimeout, TooManyRequests):
-            # The pool does not say why: ask without it.
-            psycopg.connect(self._conninfo).close()
-            raise LedgerUnavailableError(
-                f"{self.where} answers, but all {self._pool.max_size} connections of this process are at work for more "
-                f"than {LEND_TIMEOUT:g} seconds"
-            ) from None
+            connection = BoundedConnection.connect(self._conninfo, autocommit=True, prepare_threshold=None)
+            if is_direct(connection):
+                connection.prepare_threshold = PREPARE_AFTER
+        except BaseException:
+            self._leave()
+            raise
+        return connection
+
+    def _give_back(self, connection: BoundedConnection) -> None:
+        if self._closed or connection.pgconn.transaction_status != TransactionStatus.IDLE:
+            self._drop(connection)
+            return
+        self._idle.append(connection)
+        if self._waiting:
+            with self._returned:
+                self._returned.notify()
+
+    def _drop(self, connection: BoundedConnection) -> None:
+        connection.close()
+        self._leave()
+
+    def _leave(self) -> None:
+        with self._returned:
+            self._open -= 1
+            self._returned.notify()
 
     def close(self) -> None:
-        """Close every connection."""
-        self._pool.close()
+        """Close every connection that lies idle, and each of the others after its statement."""
+        with self._returned:
+            self._closed = True
+        while self._idle:
+            self._drop(self._idle.pop())

@@ -63,7 +63,6 @@ def intend(tables: Tables, lease: Lease, write: IntentWrite) -> Answer:
     effect_identity(write.effect)
     check_effect(write.effect)
     check("length(request_fp) = 32", len(write.request_fp) == 32)
-    check("timeout >= 0", write.timeout >= 0)
     check("generation >= 1", write.generation >= 1)
     check_stored(write.request)
     if not tables.live(lease):

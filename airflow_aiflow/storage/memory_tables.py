@@ -172,13 +172,10 @@ def check_step(step: StepRecord, generation: int) -> None:
     """Check what the schema checks in a step."""
     check("length(step_key) = 32", len(step.step_key) == 32)
     check("length(fingerprint) = 32", len(step.fingerprint) == 32)
-    check("occurrence >= 0", step.occurrence >= 0)
-    check("kind <> ''", step.kind != "")
     check("generation >= 1", generation >= 1)
     check_stored(step.result)
 
 
 def check_effect(effect: EffectId) -> None:
     """Check what the schema checks in an effect's identity."""
-    check("name <> ''", effect.name != "")
     check("length(key) between 1 and 512", 1 <= len(effect.key) <= MAX_KEY_LENGTH)

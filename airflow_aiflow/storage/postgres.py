@@ -136,11 +136,12 @@ class PostgresLedger:
 
     def intend(self, lease: Lease, intent: IntentWrite) -> Answer:
         """Write an intent under the locked fence, or tell why not."""
-        [(held, intent_no, repeat)] = self._ask(statement("intend"), _intent_params(lease, intent))
-        if intent_no is not None:
-            return Intended(intent.intent_id, intent_no, repeat)
+        held = self._ask(statement("intend"), _intent_params(lease, intent))
         if not held:
             return LeaseLapsed() if self._ask(statement("holds"), _lease_params(lease)) else FenceMoved()
+        intent_no, repeat = held[0]
+        if intent_no is not None:
+            return Intended(intent.intent_id, intent_no, repeat)
         found = self.effect(intent.effect)
         if found is None:
             raise LedgerUnavailableError(f"effect {intent.effect} went away while it was looked at: try again")

@@ -35,6 +35,10 @@ _PASSING = (
 )
 
 
+class RowExistsError(LedgerError):
+    """Say that a row of this key is there already; nothing was written."""
+
+
 def address(conninfo: str) -> str:
     """
     Say where a connection leads, without its secrets.
@@ -68,7 +72,8 @@ def wrap(fault: psycopg.Error, where: str) -> AiflowError:
         )
     if isinstance(fault, _PASSING):
         return LedgerUnavailableError(f"{where} can't be asked now ({said}); nothing is started on a guess, try again")
-    return LedgerError(f"{where} refused a row or a statement ({said})")
+    kind = RowExistsError if isinstance(fault, errors.UniqueViolation) else LedgerError
+    return kind(f"{where} refused a row or a statement ({said})")
 
 
 def _said(fault: psycopg.Error) -> str:

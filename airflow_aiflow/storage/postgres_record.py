@@ -8,6 +8,7 @@ from typing import LiteralString
 from airflow_aiflow.durable.execution import Lease
 from airflow_aiflow.durable.record import Batch, StepRecord
 from airflow_aiflow.storage.connections import Params
+from airflow_aiflow.storage.postgres_faults import RowExistsError
 from airflow_aiflow.storage.rows import Row, step_record, step_row
 from airflow_aiflow.storage.statements import statement
 from airflow_aiflow.storage.text import shown
@@ -45,24 +46,37 @@ def record(ask: Ask, lease: Lease, generation: int, batch: Batch) -> list[StepRe
     """
     if not batch.steps and not batch.events:
         return []
-    params: dict[str, object] = {
+    if len(batch.steps) == len(batch.events) == 1:
+        try:
+            ask(statement("record_one"), _one(lease, generation, batch))
+        except RowExistsError:
+            pass  # a repeat after a lost answer, or a race: the other statement finds out
+        else:
+            return [None]
+    written = ask(statement("record_many"), _many(lease, generation, batch))
+    return _answers(ask, lease, generation, batch.steps, {row[0] for row in written})
+
+
+def _one(lease: Lease, generation: int, batch: Batch) -> Params:
+    event = batch.events[0]
+    params = dict(zip(STEP_PARAMS, step_row(batch.steps[0]), strict=True))
+    params["execution_id"], params["fence"], params["generation"] = lease.execution_pk, lease.fence, generation
+    params["first_seq"], params["event_kind"], params["event_data"] = batch.first_seq, shown(event.kind), event.data
+    return params
+
+
+def _many(lease: Lease, generation: int, batch: Batch) -> Params:
+    """Give arrays, one a column."""
+    rows = [step_row(step) for step in batch.steps]
+    columns: dict[str, object] = {name: [row[place] for row in rows] for place, name in enumerate(STEP_PARAMS)}
+    return columns | {
         "execution_id": lease.execution_pk,
         "fence": lease.fence,
         "generation": generation,
         "first_seq": batch.first_seq,
+        "event_kind": [shown(event.kind) for event in batch.events],
+        "event_data": [event.data for event in batch.events],
     }
-    if len(batch.steps) == len(batch.events) == 1:
-        [event] = batch.events
-        params |= zip(STEP_PARAMS, step_row(batch.steps[0]), strict=True)
-        params |= {"event_kind": shown(event.kind), "event_data": event.data}
-        written = ask(statement("record_one"), params)
-    else:
-        columns = zip(*map(step_row, batch.steps), strict=True) if batch.steps else ((),) * len(STEP_PARAMS)
-        params |= zip(STEP_PARAMS, map(list, columns), strict=True)
-        params["event_kind"] = [shown(event.kind) for event in batch.events]
-        params["event_data"] = [event.data for event in batch.events]
-        written = ask(statement("record_many"), params)
-    return _answers(ask, lease, generation, batch.steps, {row[0] for row in written})
 
 
 def _answers(

@@ -17,6 +17,8 @@ def shown(text: str) -> str:
 
     :param text: a name for people to read; the identity of its row lies elsewhere.
     """
+    if text.isascii() and "\x00" not in text:
+        return text
     return text.replace("\x00", "\N{SYMBOL FOR NULL}").encode("utf-8", "backslashreplace").decode("utf-8")
 
 

@@ -181,8 +181,6 @@ def test_names_that_no_ledger_can_hold_do_not_cost_the_result(ledger: Ledger, st
     [
         {"step_key": b"short"},
         {"fingerprint": b"short"},
-        {"occurrence": -1},
-        {"kind": ""},
         {"result": Stored(sha256=b"short")},
     ],
 )
@@ -195,10 +193,11 @@ def test_a_step_that_breaks_a_rule_is_refused_whole(ledger: Ledger, wrong: dict[
     assert list(ledger.recorded(taken.lease, 1).steps) == []
 
 
-def test_an_event_s_number_starts_at_one(ledger: Ledger) -> None:
+def test_a_generation_starts_at_one(ledger: Ledger) -> None:
     taken = start(ledger)
-    with pytest.raises(LedgerError, match="refused"):
-        ledger.record(taken.lease, 1, Batch((), (EventRecord("x", b""),), 0))
+    for count in (1, 2):
+        with pytest.raises(LedgerError, match="refused"):
+            ledger.record(taken.lease, 0, Batch(tuple(a_step(f"s{number}") for number in range(count))))
 
 
 def test_many_steps_come_back_whole(ledger: Ledger) -> None:

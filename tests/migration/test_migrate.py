@@ -31,6 +31,9 @@ CATALOG = (
     where connamespace = 'aiflow'::regnamespace""",
     "select tablename, indexname, indexdef from pg_indexes where schemaname = 'aiflow'",
     "select relname, relkind, reloptions::text, relacl::text from pg_class where relnamespace = 'aiflow'::regnamespace",
+    """select t.typname, t.typtype, format_type(t.typbasetype, null), pg_get_constraintdef(c.oid)
+    from pg_type t left join pg_constraint c on c.contypid = t.oid where t.typnamespace = 'aiflow'::regnamespace""",
+    "select enumtypid::regtype::text, enumsortorder, enumlabel from pg_enum",
     "select viewname, definition from pg_views where schemaname = 'aiflow'",
     "select proname, prosrc, proacl::text from pg_proc where pronamespace = 'aiflow'::regnamespace",
     "select nspname, nspacl::text from pg_namespace where nspname = 'aiflow'",

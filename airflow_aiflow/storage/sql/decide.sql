@@ -5,7 +5,8 @@ with held as materialized (
     for share
 ),
 i as (
-    update aiflow.intent n set decision = %(decision)s, decided_by = %(decided_by)s, decided_at = clock_timestamp()
+    update aiflow.intent n set
+        decision = %(decision)s::text::aiflow.intent_decision, decided_by = %(decided_by)s, decided_at = clock_timestamp()
     from held, aiflow.effect o
     where n.intent_id = %(intent_id)s and n.decision is null and n.outcome is null
         and o.effect_id = n.effect_id and o.intent_no = n.no and o.state = 'in_doubt'
@@ -13,7 +14,7 @@ i as (
 ),
 e as (
     update aiflow.effect o set
-        state = case when %(decision)s::text = 'happened' then 'succeeded' else 'failed' end,
+        state = case when %(decision)s::text = 'happened' then 'succeeded' else 'failed' end::aiflow.effect_state,
         succeeded_no = case when %(decision)s::text = 'happened' then i.no end
     from i
     where o.effect_id = i.effect_id and o.intent_no = i.no and o.state = 'in_doubt'
@@ -21,5 +22,5 @@ e as (
 )
 select exists (select from e) or exists (
     select from held, aiflow.intent n
-    where n.intent_id = %(intent_id)s and n.decision = %(decision)s and n.decided_by = %(decided_by)s
+    where n.intent_id = %(intent_id)s and n.decision::text = %(decision)s and n.decided_by = %(decided_by)s
 )

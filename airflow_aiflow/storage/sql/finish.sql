@@ -6,7 +6,7 @@ with prior as materialized (
 ),
 up as (
     update aiflow.execution e set
-        state = %(state)s,
+        state = %(state)s::text::aiflow.execution_state,
         finished_at = case when %(state)s::text <> 'paused' then clock_timestamp() end,
         result = %(result)s, result_sha256 = %(result_sha256)s, seal = %(seal)s
     from prior p
@@ -19,7 +19,7 @@ gone as (
     returning l.execution_id
 ),
 ended as (                                     -- after the lease, in the order of let_go
-    update aiflow.attempt a set ended_at = coalesce(a.ended_at, clock_timestamp()), ending = %(state)s
+    update aiflow.attempt a set ended_at = coalesce(a.ended_at, clock_timestamp()), ending = %(state)s::text::aiflow.attempt_ending
     from up left join gone on gone.execution_id = up.execution_id
     where a.execution_id = up.execution_id and a.fence = up.fence and (a.ending is null or a.ending = 'let_go')
 )

@@ -1,5 +1,5 @@
--- Commit 1 of an effect. The lease's row is locked: a plain read would let an intent commit after a take-over. Not held =
--- lapsed or superseded; held without a number = the effect's row does not allow it (or it is this very intent's).
+-- Commit 1 of an effect. The lease's row is locked: a plain read would let an intent commit after a take-over. No row
+-- = lapsed or superseded; a row without a number = the effect's row does not allow it (or it is this very intent's).
 with held as materialized (
     select execution_id, fence from aiflow.lease
     where execution_id = %(execution_id)s and fence = %(fence)s and expires_at > clock_timestamp()
@@ -22,9 +22,9 @@ i as (
         intent_id, effect_id, no, repeat, execution_id, fence, generation, request, request_sha256, request_fp, timeout_s
     )
     select
-        %(intent_id)s, e.effect_id, e.intent_no, e.repeat, held.execution_id, held.fence, %(generation)s,
+        %(intent_id)s, e.effect_id, e.intent_no, e.repeat, %(execution_id)s, %(fence)s, %(generation)s,
         %(request)s, %(request_sha256)s, %(request_fp)s, %(timeout)s
-    from e, held
+    from e
     returning no, repeat
 )
-select exists (select from held), (select no from i), (select repeat from i)
+select i.no, i.repeat from held left join i on true

@@ -5,3 +5,4 @@ with gone as (
 update aiflow.attempt a set ended_at = clock_timestamp(), ending = 'let_go'
 from gone
 where a.execution_id = gone.execution_id and a.fence = gone.fence and a.ended_at is null
+returning true

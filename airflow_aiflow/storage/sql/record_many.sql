@@ -1,4 +1,4 @@
--- What `record_one` does, for any number of steps and events.
+-- Any number of steps and events in one commit; what is there already stays as it is.
 with s as (
     insert into aiflow.step (
         execution_id, generation, step_key, kind, name, unit, fingerprint, occurrence, fence, result, result_sha256,

@@ -10,22 +10,20 @@ with i as (
 )
 update aiflow.effect e set
     state = case
-        when i.outcome = 'succeeded' and i.repeat = e.repeat and e.state in ('intended', 'in_doubt', 'failed')
-            then 'succeeded'
-        when i.outcome = 'not_applied' and i.no = e.intent_no and e.state in ('intended', 'in_doubt') then 'failed'
+        when i.outcome = 'succeeded' and i.repeat = e.repeat and e.state < 'succeeded' then 'succeeded'
+        when i.outcome = 'not_applied' and i.no = e.intent_no and e.state < 'failed' then 'failed'
         else e.state
     end,
     succeeded_no = case
-        when i.outcome = 'succeeded' and i.repeat = e.repeat and e.state in ('intended', 'in_doubt', 'failed')
-            then i.no
+        when i.outcome = 'succeeded' and i.repeat = e.repeat and e.state < 'succeeded' then i.no
         else e.succeeded_no
     end,
     duplicate_suspected_at = case
         when e.duplicate_suspected_at is not null or i.outcome <> 'succeeded' then e.duplicate_suspected_at
-        when i.repeat <> e.repeat or e.state in ('succeeded', 'released', 'compensated')
+        when i.repeat <> e.repeat or e.state >= 'succeeded'
             then case when i.confirms then null else clock_timestamp() end
-        when e.state in ('intended', 'in_doubt') and i.no <> e.intent_no then clock_timestamp()
+        when e.state < 'failed' and i.no <> e.intent_no then clock_timestamp()
     end
 from i
 where e.effect_id = i.effect_id
-returning e.state, e.duplicate_suspected_at is not null
+returning e.state::text, e.duplicate_suspected_at is not null

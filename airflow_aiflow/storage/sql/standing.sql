@@ -1,5 +1,5 @@
 select
-    e.execution_id, e.fence, e.generation, e.state,
+    e.execution_id, e.fence, e.generation, e.state::text,
     a.ti_id, a.try_number, a.max_tries, a.retries, a.clear_number, a.run_after, a.owner,
     coalesce(extract(epoch from l.expires_at - clock_timestamp()), 0)::double precision
 from aiflow.execution e

@@ -42,7 +42,9 @@ le as (
 ended as (
     update aiflow.attempt a set
         ended_at = least(coalesce(up.lease_until, clock_timestamp()), clock_timestamp()),
-        ending = case when up.lease_until > clock_timestamp() then 'superseded' else 'lapsed' end
+        ending = case
+            when up.lease_until > clock_timestamp() then 'superseded' else 'lapsed'
+        end::aiflow.attempt_ending
     from up
     where a.execution_id = up.execution_id and a.fence = up.former and a.ended_at is null
 ),
@@ -57,7 +59,8 @@ atm as (
     from up, aiflow.server_identity() s
 ),
 mark as (
-    update aiflow.requeue r set state = case when r.clear_number + 1 = %(clear_number)s then 'consumed' else 'void' end
+    update aiflow.requeue r set
+        state = case when r.clear_number + 1 = %(clear_number)s then 'consumed' else 'void' end::aiflow.requeue_state
     from up
     where r.execution_id = up.execution_id and r.state in ('marked', 'cleared')
 )

@@ -1,36 +1,49 @@
--- The ledger's core. Every rule of a state is a CHECK here and a condition in each statement of ../../sql. A table has one
--- CHECK with all its rules: PostgreSQL prepares each anew for every statement, ten of them cost a tenth of a commit.
+-- The ledger's core. Every rule of a state is checked here, and is a condition in each statement of ../../sql.
+--
+-- PostgreSQL reads and compiles every CHECK of a table anew for each statement: a long one costs a tenth of a commit. So
+-- states are enumerations (checked on the way in), rules of one column are domains (read once a session), and the hot
+-- tables have but short CHECKs, for what only several columns together can say.
 --
 -- Not covered: no table is partitioned by time. A partitioned table's unique keys must hold the time, and an event or
 -- attempt that is written again after a lost acknowledgement would then be there twice.
 
+create domain aiflow.sha256 as bytea check (length(value) = 32);
+create domain aiflow.ordinal as integer check (value >= 1);
+create domain aiflow.business_key as text check (length(value) between 1 and 512);
+
+create type aiflow.execution_state as enum ('running', 'paused', 'succeeded', 'failed', 'cancelled');
+create type aiflow.attempt_sign as enum ('first', 'same', 'retry', 'ambiguous', 'cleared', 'made_again');
+create type aiflow.attempt_ending as enum ('succeeded', 'failed', 'paused', 'let_go', 'superseded', 'lapsed');
+-- In this order: from 'succeeded' on, the effect has happened.
+create type aiflow.effect_state as enum ('intended', 'in_doubt', 'failed', 'succeeded', 'released', 'compensated');
+create type aiflow.intent_outcome as enum ('not_applied', 'succeeded');
+create type aiflow.intent_decision as enum ('happened', 'did_not_happen', 'retry');
+create type aiflow.requeue_state as enum ('marked', 'cleared', 'consumed', 'void');
+
 create table aiflow.execution (                -- cold: written at take-over and at the end only
     execution_id bigint generated always as identity primary key,
-    identity bytea not null unique,            -- SHA-256 of the four columns below: such ids do not fit an index entry
+    identity aiflow.sha256 not null unique,    -- of the four columns below: such ids do not fit an index entry
     dag_id text not null,
     run_id text not null,
     task_id text not null,
     map_index integer not null,
-    state text not null default 'running',
-    generation integer not null default 1,
+    state aiflow.execution_state not null default 'running',
+    generation aiflow.ordinal not null default 1,
     fence bigint not null default 1,
     result bytea,
-    result_sha256 bytea,
+    result_sha256 aiflow.sha256,
     seal bytea,
     created_at timestamptz not null default clock_timestamp(),
     finished_at timestamptz,
     heard_at timestamptz,
-    constraint execution_rules check (
-        length(identity) = 32 and length(result_sha256) = 32 and map_index >= -1 and generation >= 1 and fence >= 1
-        and state in ('running', 'paused', 'succeeded', 'failed', 'cancelled')
-        and (state in ('succeeded', 'failed', 'cancelled')) = (finished_at is not null)
-        and num_nonnulls(result, result_sha256) <= 1
-        and (state = 'succeeded' or num_nonnulls(result, result_sha256, seal) = 0)
-    )
+    check (fence >= 1),
+    check ((state in ('succeeded', 'failed', 'cancelled')) = (finished_at is not null)),
+    check (num_nonnulls(result, result_sha256) <= 1),
+    check (state = 'succeeded' or num_nonnulls(result, result_sha256, seal) = 0)
 ) with (fillfactor = 90);
 
-create table aiflow.lease (                    -- hot and tiny: only executions at work; no index but its key: every beat is HOT
-    execution_id bigint primary key,
+create table aiflow.lease (                    -- hot and tiny: only executions at work
+    execution_id bigint primary key,           -- and no other index, so that every beat is a HOT update
     fence bigint not null,
     expires_at timestamptz not null,
     progress_at timestamptz not null,
@@ -41,60 +54,51 @@ create table aiflow.lease (                    -- hot and tiny: only executions 
 create table aiflow.attempt (
     execution_id bigint not null,
     fence bigint not null,
-    number integer not null,                   -- grows with each (ti id, try number): what people read as "attempt 3"
+    number aiflow.ordinal not null,            -- grows with each (ti id, try number): what people read as "attempt 3"
     ti_id uuid not null,
     try_number integer not null,
     max_tries integer not null,
     retries integer not null,
     clear_number integer not null,
     run_after timestamptz,
-    sign text not null,
+    sign aiflow.attempt_sign not null,
     owner jsonb not null,
-    upstream_digest bytea,
+    upstream_digest aiflow.sha256,
     system_identifier bigint,                  -- of the server that committed this, and its timeline: null where hidden
     timeline integer,
     started_at timestamptz not null default clock_timestamp(),
     prior_lease_until timestamptz,
     ended_at timestamptz,
-    ending text,
+    ending aiflow.attempt_ending,
     primary key (execution_id, fence),
-    constraint attempt_rules check (
-        fence >= 1 and number >= 1 and number <= fence and length(upstream_digest) = 32
-        and sign in ('first', 'same', 'retry', 'ambiguous', 'cleared', 'made_again')
-        and jsonb_typeof(owner) = 'object'
-        and ending in ('succeeded', 'failed', 'paused', 'let_go', 'superseded', 'lapsed')
-        and (ended_at is null) = (ending is null)
-    )
+    check (fence >= 1 and number <= fence),
+    check (jsonb_typeof(owner) = 'object'),
+    check ((ended_at is null) = (ending is null))
 ) with (fillfactor = 80);
 
 create table aiflow.step (                     -- append only
     execution_id bigint not null,
-    generation integer not null,
-    step_key bytea not null,
+    generation aiflow.ordinal not null,
+    step_key aiflow.sha256 not null,
     kind text not null,
     name text not null,
     unit text not null,
-    fingerprint bytea not null,
+    fingerprint aiflow.sha256 not null,
     occurrence integer not null,
     fence bigint not null,
     result bytea,
-    result_sha256 bytea,
+    result_sha256 aiflow.sha256,
     seal bytea not null,
     ended_at timestamptz not null,             -- the worker's clock, for people; the database's is recorded_at
     duration_ms double precision not null,
     model text,
     response_id text,
-    tokens_in bigint,
+    tokens_in bigint,                          -- null: no model call
     tokens_out bigint,
     cost numeric,
     recorded_at timestamptz not null default clock_timestamp(),
     primary key (execution_id, generation, step_key),
-    constraint step_rules check (
-        generation >= 1 and length(step_key) = 32 and kind <> '' and length(fingerprint) = 32 and occurrence >= 0
-        and num_nonnulls(result, result_sha256) = 1 and length(result_sha256) = 32
-        and (tokens_in is null) = (tokens_out is null)
-        and (tokens_in is not null or num_nonnulls(model, response_id, cost) = 0)
-    )
+    check (num_nonnulls(result, result_sha256) = 1)
 );
 
 create table aiflow.event (                    -- append only
@@ -104,64 +108,52 @@ create table aiflow.event (                    -- append only
     at timestamptz not null default clock_timestamp(),
     kind text not null,
     data bytea not null,
-    primary key (execution_id, fence, seq),
-    constraint event_rules check (seq >= 1)
+    primary key (execution_id, fence, seq)
 );
 
 create table aiflow.effect (                   -- the deciding view of its intents
     effect_id bigint generated always as identity primary key,
-    identity bytea not null unique,            -- SHA-256 of the three columns below, for the same reason
+    identity aiflow.sha256 not null unique,    -- of the three columns below, for the same reason
     namespace text not null,
     name text not null,
-    key text not null,
-    state text not null,
+    key aiflow.business_key not null,
+    state aiflow.effect_state not null,        -- in no index: a change of state is a HOT update
     intent_no integer not null,                -- of the current intent: every move is conditional on it
     succeeded_no integer,                      -- whose success counts: an earlier one's where that came late
     repeat integer not null default 0,
     execution_id bigint not null,              -- that wrote the current intent
     duplicate_suspected_at timestamptz,
-    constraint effect_rules check (
-        length(identity) = 32 and name <> '' and length(key) between 1 and 512
-        and state in ('intended', 'in_doubt', 'succeeded', 'failed', 'released', 'compensated')
-        and intent_no >= 1 and succeeded_no between 1 and intent_no and repeat >= 0
-        and (state in ('succeeded', 'released', 'compensated')) = (succeeded_no is not null)
-    )
+    check ((state >= 'succeeded') = (succeeded_no is not null))
 ) with (fillfactor = 70);
 
 create index effect_execution on aiflow.effect (execution_id);
-create index effect_open on aiflow.effect (effect_id) where state in ('intended', 'in_doubt');
 
 create table aiflow.intent (                   -- a row of its own for ever
     intent_id uuid primary key,
     effect_id bigint not null references aiflow.effect,
-    no integer not null,
+    no aiflow.ordinal not null,
     repeat integer not null,
     execution_id bigint not null,
     fence bigint not null,
-    generation integer not null,
+    generation aiflow.ordinal not null,
     request bytea,
-    request_sha256 bytea,
-    request_fp bytea not null,
+    request_sha256 aiflow.sha256,
+    request_fp aiflow.sha256 not null,
     timeout_s double precision not null,
     intended_at timestamptz not null default clock_timestamp(),
-    outcome text,
+    outcome aiflow.intent_outcome,
     result bytea,
-    result_sha256 bytea,
+    result_sha256 aiflow.sha256,
     seal bytea,
     settled_at timestamptz,
-    decision text,
+    decision aiflow.intent_decision,
     decided_by text,
     decided_at timestamptz,
     unique (effect_id, no),
-    constraint intent_rules check (
-        no >= 1 and repeat >= 0 and generation >= 1 and timeout_s >= 0
-        and num_nonnulls(request, request_sha256) = 1 and length(request_sha256) = 32 and length(request_fp) = 32
-        and outcome in ('succeeded', 'not_applied') and (outcome is null) = (settled_at is null)
-        and num_nonnulls(result, result_sha256) <= 1 and length(result_sha256) = 32
-        and (coalesce(outcome = 'succeeded', false) or num_nonnulls(result, result_sha256) = 0)
-        and decision in ('happened', 'did_not_happen', 'retry')
-        and num_nulls(decision, decided_by, decided_at) in (0, 3)
-    )
+    check (num_nonnulls(request, request_sha256) = 1),
+    check ((outcome is null) = (settled_at is null)),
+    check (num_nonnulls(result, result_sha256) <= (outcome is not distinct from 'succeeded')::integer),
+    check ((decision is null) = (decided_at is null))
 ) with (fillfactor = 70);
 
 create table aiflow.requeue (                  -- found three times = one row
@@ -169,10 +161,9 @@ create table aiflow.requeue (                  -- found three times = one row
     fence bigint not null,
     ti_id uuid not null,
     clear_number integer not null,
-    state text not null,
+    state aiflow.requeue_state not null,
     at timestamptz not null default clock_timestamp(),
-    primary key (execution_id, fence),
-    constraint requeue_rules check (state in ('marked', 'cleared', 'consumed', 'void'))
+    primary key (execution_id, fence)
 );
 
 -- An effect as readers see it, with the intent that decides it. `gone_in` counts from the end of
