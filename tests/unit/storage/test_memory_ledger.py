@@ -1,4 +1,4 @@
-"""What the ledger in memory has of its own: faults on request, and looks for tests. The rest is the contract suite's."""
+"""What the ledger in memory has of its own: faults on request, and looks for tests. The contract has a suite."""
 
 from __future__ import annotations
 
