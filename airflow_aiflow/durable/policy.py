@@ -6,7 +6,7 @@ Options that are not built yet are refused by name, so that nobody relies on a p
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
 from datetime import timedelta
 from typing import Any, Literal
@@ -52,6 +52,15 @@ def seconds(value: Duration, option: str) -> float:
     return float(number)
 
 
+def is_count(value: object) -> bool:
+    """
+    Say whether a value is a whole number from 0.
+
+    :param value: what the author gave.
+    """
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
 @dataclass(frozen=True, slots=True)
 class EffectOptions:
     """
@@ -80,13 +89,10 @@ class EffectOptions:
         _one_of("scope", self.scope, (None, *SCOPES))
         _one_of("on_in_doubt", self.on_in_doubt, ON_IN_DOUBT)
         _one_of("on_conflict", self.on_conflict, ON_CONFLICT)
-        if isinstance(self.retries, bool) or not isinstance(self.retries, int) or self.retries < 0:
+        if not is_count(self.retries):
             raise EffectOptionError(f"retries must be a whole number from 0, got {self.retries!r}")
-        if isinstance(self.identity, str) and self.identity != "key":
-            raise EffectOptionError(
-                f"identity must be a sequence of argument names or 'key', got {self.identity!r}; "
-                f"write identity=({self.identity!r},)"
-            )
+        if self.identity is not None and self.identity != "key":
+            _check_identity(self.identity)
 
 
 #: The names that ``flow.effect`` takes as keywords.
@@ -97,6 +103,39 @@ def _one_of(option: str, value: object, allowed: tuple[object, ...]) -> None:
     if value not in allowed:
         words = [repr(word) for word in allowed if word is not None]
         raise EffectOptionError(f"{option} must be {', '.join(words[:-1])} or {words[-1]}, got {value!r}")
+
+
+def _check_identity(identity: object) -> None:
+    if isinstance(identity, str):
+        raise EffectOptionError(
+            f"identity must be a sequence of argument names or 'key', got {identity!r}; write identity=({identity!r},)"
+        )
+    names = tuple(identity) if isinstance(identity, Collection) else ()
+    if not names or not all(isinstance(name, str) for name in names):
+        raise EffectOptionError(
+            f"identity must be a sequence of argument names, or 'key' where no argument counts, got {identity!r}"
+        )
+
+
+def check_name(method: str, name: object) -> None:
+    """
+    Check a step's, effect's or event's name, before anything runs.
+
+    :param method: for the message.
+    :param name: what the author gave.
+    :raises FlowOptionError: if it is no text, empty, or one that PostgreSQL does not store.
+    """
+    if not isinstance(name, str) or not name.strip():
+        raise FlowOptionError(f"flow.{method}(): the name must be a text that is not empty, got {name!r}")
+    if not _is_storable(name):
+        raise FlowOptionError(f"flow.{method}(): the name {name!r} holds what PostgreSQL does not store")
+
+
+def _is_storable(text: str) -> bool:
+    try:
+        return b"\x00" not in text.encode()
+    except UnicodeEncodeError:  # a lone surrogate
+        return False
 
 
 def check_key(key: object) -> str:
@@ -112,8 +151,8 @@ def check_key(key: object) -> str:
         raise EffectOptionError("key is empty; a business key names one real thing, such as 'invoice/4711'")
     if len(key) > MAX_KEY_LENGTH:
         raise EffectOptionError(f"key has {len(key)} characters, at most {MAX_KEY_LENGTH} are kept: {key[:60]!r}...")
-    if "\x00" in key:
-        raise EffectOptionError(f"key holds U+0000, which PostgreSQL does not store: {key!r}")
+    if not _is_storable(key):
+        raise EffectOptionError(f"key holds U+0000 or a lone surrogate, which PostgreSQL does not store: {key!r}")
     return key
 
 

@@ -2,37 +2,36 @@
 One attempt from take-over to end.
 
 Read only after the take-over has committed; spooled outcomes are taken in before that read. However the body ends, the
-lease is given back and the state is written by the holder of the fence alone.
+lease is given back and the state is written by the holder of the fence alone. An attempt that was superseded or parked
+ends as that, also where the author's code swallowed the signal.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 from airflow_aiflow.durable.artifact import bind_store
 from airflow_aiflow.durable.attempt import Attempt
-from airflow_aiflow.durable.execution import ExecutionState
+from airflow_aiflow.durable.execution import ExecutionState, Taken
 from airflow_aiflow.durable.failpoint import failpoint
 from airflow_aiflow.durable.lease import LeaseRules
 from airflow_aiflow.durable.record import Stored
-from airflow_aiflow.exceptions import (
-    AttemptParked,
-    AttemptSuperseded,
-    EffectInDoubtError,
-    LedgerError,
-    PayloadEncodeError,
-)
+from airflow_aiflow.exceptions import AttemptParked, AttemptSuperseded, EffectInDoubtError, FlowSignal
 from airflow_aiflow.runtime.alarm import AlarmClock
 from airflow_aiflow.runtime.current import inside_flow
 from airflow_aiflow.runtime.deadline import Deadlines
 from airflow_aiflow.runtime.flow import Flow
 from airflow_aiflow.runtime.gate import Gate
 from airflow_aiflow.runtime.heartbeat import Heartbeat
+from airflow_aiflow.runtime.interrupts import Interrupts, author
 from airflow_aiflow.runtime.journal import Journal
+from airflow_aiflow.runtime.one_at_a_time import OneAtATime
+from airflow_aiflow.runtime.patience import Patience
 from airflow_aiflow.runtime.payloads import Payloads
-from airflow_aiflow.runtime.recorder import Recorder, with_patience
+from airflow_aiflow.runtime.recorder import Recorder
 from airflow_aiflow.runtime.replay import Replay, Spent
 from airflow_aiflow.runtime.session import Services, Session
 from airflow_aiflow.runtime.spool import Spool
@@ -63,7 +62,7 @@ def run_attempt(
     """
     with _attempt(attempt, services, lease, step_timeout) as run:
         with bind_store(services.store), inside_flow(run.flow):
-            value = body(run.flow)
+            value = author(body, run.flow)
         run.succeeded(value)
         return value
 
@@ -91,74 +90,89 @@ def _attempt(
     run = _Run(attempt, services, lease or services.settings.lease, step_timeout)
     try:
         yield run
-    except AttemptSuperseded:
-        run.released("was superseded")
-        raise
-    except AttemptParked as parked:
-        services.host.log(f"aiflow: parked: {parked.why}; comes back in {parked.delay:.0f} s")
-        run.ended(ExecutionState.PAUSED)
-        raise
-    except EffectInDoubtError:
-        run.ended(ExecutionState.FAILED)
-        raise
     except BaseException as error:
-        state = services.host.ending(error)
-        if state is None:
-            run.released("was interrupted")
-        else:
-            run.ended(state)
-        raise
+        if run.forked:
+            raise  # the child's end is not the attempt's
+        signal = run.signal_behind(error)
+        if signal is None:
+            run.ended_by(error)
+            raise
+        run.left_by(signal)
+        if signal is error:
+            raise
+        raise signal from error
     finally:
-        run.close()
+        if not run.forked:
+            run.close()
 
 
 class _Run:
+    """Put an attempt together and bring it to its end, on the main thread with signals held outside author's code."""
+
     def __init__(self, attempt: Attempt, services: Services, lease: LeaseRules, step_timeout: float | None) -> None:
         self._services = services
-        settings, clock = services.settings, services.clock
-        services.ledger.check()
-        taken = take_over(attempt, services.ledger, settings, clock, ttl=lease.ttl)
-        spool = Spool(settings.spool_dir, settings.seal_key) if settings.spool_dir is not None else None
-        if spool is not None:
-            spool.take_in(services.ledger, services.host)
-        recorded = services.ledger.recorded(taken.lease, taken.generation)
-        gate = Gate(clock)
+        settings, clock, ledger = services.settings, services.clock, services.ledger
+        Patience(clock, settings.ledger_patience).over(ledger.check)
+        taken = take_over(attempt, ledger, settings, clock, ttl=lease.ttl)
+        self._lease = taken.lease
+        self._gate = Gate(clock)
         self._alarms = AlarmClock()
-        deadlines = Deadlines(self._alarms, on_overrun=lambda why: services.host.end_process(why, superseded=False))
+        self._interrupts = Interrupts(self._alarms)
+        self._patience = Patience(clock, settings.ledger_patience, lambda: self._interrupts.held)
+        self._heartbeat = Heartbeat(
+            ledger, taken.lease, lease, self._gate, services.host, clock, patience=settings.handover
+        )
+        try:
+            self._alarms.open()
+            self._interrupts.open()
+            # From here on: what follows may take longer than the lease.
+            self._heartbeat.start()
+            self._session, before = self._make_session(attempt, taken, step_timeout)
+            self.flow = Flow(self._session, before)
+        except BaseException:
+            self.released("could not start")
+            self.close()
+            raise
+
+    def _make_session(self, attempt: Attempt, taken: Taken, step_timeout: float | None) -> tuple[Session, Spent]:
+        services, settings = self._services, self._services.settings
+        spool = None
+        if settings.spool_dir is not None:
+            spool = Spool(settings.spool_dir, settings.seal_key, attempt.execution)
+            self._patience.over(partial(spool.take_in, services.ledger, services.host))
+        recorded = self._patience.over(lambda: services.ledger.recorded(taken.lease, taken.generation))
+        deadlines = Deadlines(
+            self._alarms, self._interrupts, on_overrun=lambda why: services.host.end_process(why, superseded=False)
+        )
         deadlines.install()
+        before = Spent()
+        for record in recorded.steps:
+            before.add(record.usage)
         journal = Journal(services.host, len(recorded.steps))
-        self._session = Session(
+        journal.opened(taken, before)
+        recorder = Recorder(services.ledger, taken.lease, taken.generation, patience=self._patience, spool=spool)
+        recorder.note("attempt", {"number": taken.number, "sign": taken.sign.value, "recorded": len(recorded.steps)})
+        session = Session(
             services=services,
             attempt=attempt,
             taken=taken,
             replay=Replay(recorded),
-            recorder=Recorder(
-                services.ledger,
-                taken.lease,
-                taken.generation,
-                clock=clock,
-                spool=spool,
-                patience=settings.ledger_patience,
-            ),
+            recorder=recorder,
             payloads=Payloads(services.store, settings.inline_limit, services.host),
             journal=journal,
-            gate=gate,
+            gate=self._gate,
             deadlines=deadlines,
-            heartbeat=Heartbeat(
-                services.ledger, taken.lease, lease, gate, services.host, clock, patience=settings.handover
-            ),
+            heartbeat=self._heartbeat,
+            effects_in_hand=OneAtATime(),
             spool=spool,
             step_timeout=step_timeout,
         )
-        before = Spent()
-        for record in recorded.steps:
-            before.add(record.usage)
-        journal.opened(taken, before)
-        self._session.recorder.note(
-            "attempt", {"number": taken.number, "sign": taken.sign.value, "recorded": len(recorded.steps)}
-        )
-        self.flow = Flow(self._session, before)
-        self._session.heartbeat.start()
+        return session, before
+
+    @property
+    def forked(self) -> bool:
+        """Whether this is a child that came out of the author's code by itself."""
+        return self._gate.forked
 
     def succeeded(self, value: Any) -> None:
         """Record the end; a superseded attempt's return value is refused."""
@@ -167,10 +181,8 @@ class _Run:
             failpoint("before_finish")
             session.recorder.flush()
             result = self._result(value)
-            ours = with_patience(
-                lambda: session.services.ledger.finish(session.taken.lease, ExecutionState.SUCCEEDED, result=result),
-                session.services.clock,
-                session.services.settings.ledger_patience,
+            ours = self._patience.over(
+                lambda: session.services.ledger.finish(self._lease, ExecutionState.SUCCEEDED, result=result)
             )
             failpoint("after_finish")
         if not ours:
@@ -178,30 +190,66 @@ class _Run:
         session.journal.closed()
 
     def _result(self, value: Any) -> Stored | None:
-        if self._session.payloads.secret_in(value):
-            return None
         try:
+            if self._session.payloads.secret_in(value):
+                return None
             return self._session.payloads.save(value, "return", value.__class__)
-        except PayloadEncodeError:
-            return None  # Airflow may be able to hand it on; we only keep what we can read back
+        except Exception as error:  # the value may be any object of the author's
+            # Airflow may be able to hand it on; we only keep what we can read back.
+            self._services.host.log(f"aiflow: the return value is not kept in the ledger: {error}")
+            return None
 
-    def ended(self, state: ExecutionState) -> None:
-        """Record another end than success; what the body raised must not be hidden by a lost ledger."""
+    def signal_behind(self, error: BaseException) -> FlowSignal | None:
+        """
+        Say as what the attempt ends instead, where its flow had to stop whatever the author's code made of that.
+
+        :param error: what came out of the author's code.
+        :return: ``None``: by the error itself.
+        """
+        if isinstance(error, FlowSignal):
+            return error
+        return None if self._services.host.ending(error) is None else self._gate.signal
+
+    def left_by(self, signal: FlowSignal) -> None:
+        """Leave without an end: a later attempt is at work, or this one comes back."""
+        if isinstance(signal, AttemptParked):
+            self._services.host.log(f"aiflow: parked: {signal.why}; comes back in {signal.delay:.0f} s")
+            self._ended(ExecutionState.PAUSED)
+        else:
+            self.released("was superseded")
+
+    def ended_by(self, error: BaseException) -> None:
+        """Record another end than success."""
+        state = ExecutionState.FAILED
+        if not isinstance(error, EffectInDoubtError):
+            ending = self._services.host.ending(error)
+            if ending is None:
+                self.released("was interrupted")
+                return
+            state = ending
+        self._ended(state)
+
+    def _ended(self, state: ExecutionState) -> None:
         try:
             self._session.recorder.flush()
-            self._services.ledger.finish(self._session.taken.lease, state, result=None)
-        except LedgerError as error:
+            self._patience.over(lambda: self._services.ledger.finish(self._lease, state, result=None))
+        except Exception as error:  # what the body raised must not be hidden by it
             self._services.host.log(f"the end of this attempt could not be recorded: {error}", warning=True)
 
     def released(self, how: str) -> None:
-        """Give the lease back without a state."""
+        """
+        Give the lease back without a state.
+
+        :param how: the end, for the log.
+        """
         try:
-            self._services.ledger.let_go(self._session.taken.lease)
-        except LedgerError as error:
+            self._services.ledger.let_go(self._lease)
+        except Exception as error:
             self._services.host.log(f"this attempt {how}; its lease lapses by itself: {error}", warning=True)
 
     def close(self) -> None:
         """Stop what runs beside the body."""
-        self._session.gate.end("has ended")
-        self._session.heartbeat.stop()
+        self._gate.end("has ended")
+        self._heartbeat.stop()
         self._alarms.close()
+        self._interrupts.close()

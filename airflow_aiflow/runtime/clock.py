@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -10,12 +9,14 @@ from datetime import UTC, datetime
 #: How often a wait looks at its condition: short against a heartbeat, long against a query.
 POLL_SECONDS = 0.1
 
+#: Longest sleep in one piece: the kernel does not count time asleep in it.
+PIECE_SECONDS = 5.0
+
 
 class SystemClock:
     """Give the time of this machine."""
 
     def __init__(self) -> None:
-        self._never = threading.Event()
         self._clock_id = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
     def monotonic(self) -> float:
@@ -28,7 +29,7 @@ class SystemClock:
 
     def wait(self, seconds: float, *, until: Callable[[], bool] | None = None) -> bool:
         """
-        Wait, interruptibly by signals.
+        Wait, interruptibly by signals; no lock is held meanwhile.
 
         :param seconds: at most this long.
         :param until: polled meanwhile.
@@ -41,4 +42,4 @@ class SystemClock:
             left = deadline - self.monotonic()
             if left <= 0:
                 return False
-            self._never.wait(min(left, POLL_SECONDS) if until is not None else left)
+            time.sleep(min(left, PIECE_SECONDS if until is None else POLL_SECONDS))

@@ -25,16 +25,15 @@ def judge(session: Session, found: EffectRecord, request: Request, options: Effe
     recorded = RecordedRequest.read(session.payloads.raw(found.request, found.effect.name))
     if recorded.same(request, options.identity):
         return ""
-    difference = recorded.difference(request)
+    difference = session.services.host.redact(recorded.difference(request))
     earlier = found.execution == session.attempt.execution and found.generation < session.taken.generation
     if options.on_conflict == "keep" or (options.on_conflict == "auto" and earlier):
         data = {"name": found.effect.name, "key": found.effect.key, "difference": difference}
         session.recorder.note("effect_kept", data)
         return f" (the request differs: {difference}; the recorded result is kept)"
     when = found.settled_at or found.intended_at
-    shown = difference if session.services.settings.log_content else session.services.host.redact(difference)
     raise EffectConflictError(
         f"effect '{found.effect.name}' key {found.effect.key} was done {when:%Y-%m-%d %H:%M} with another request: "
-        f"{shown}. Nothing was sent. "
+        f"{difference}. Nothing was sent. "
         f'(1) on_conflict="keep", or identity=(...) with the argument names that count  (2) another key'
     )

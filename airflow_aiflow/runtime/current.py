@@ -8,21 +8,28 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from airflow_aiflow.durable.identity import UnitPath
-from airflow_aiflow.exceptions import NoFlowError
+from airflow_aiflow.exceptions import FlowClosedError, FlowSignal, NoFlowError
 
 if TYPE_CHECKING:
     from airflow_aiflow.runtime.flow import Flow
+    from airflow_aiflow.runtime.gate import Gate
+    from airflow_aiflow.runtime.replay import Slot
 
 
 class Unit:
     """Be the place where equal calls are counted: the task body, an item of a map, the body of a step."""
 
-    __slots__ = ("calls", "path")
+    __slots__ = ("calls", "cut", "path", "slots")
 
     def __init__(self, path: UnitPath) -> None:
         self.path = path
         #: Flow calls made inside, so that a map knows whether its item recorded itself.
         self.calls = 0
+        #: Whether a flow call inside was refused because the attempt ends: what the unit gives is then no result,
+        #: even where the author's code swallowed the signal.
+        self.cut = False
+        #: The places that calls inside hold, by step key: a unit that fails gives them back. Not kept for the root.
+        self.slots: dict[bytes, Slot] = {}
 
 
 ROOT = Unit(())
@@ -49,6 +56,24 @@ def current_flow() -> Flow:
 def current_unit() -> Unit:
     """Give the unit in which the running code is."""
     return _unit.get()
+
+
+@contextmanager
+def flow_call(gate: Gate, *, counts: bool = True) -> Iterator[Unit]:
+    """
+    Make a flow call of the current unit.
+
+    :param gate: refuses it where nothing starts any more.
+    :param counts: whether the call records something that a resume finds without the unit's own record.
+    """
+    unit = _unit.get()
+    unit.calls += counts
+    try:
+        gate.check()
+        yield unit
+    except (FlowSignal, FlowClosedError):
+        unit.cut = True
+        raise
 
 
 @contextmanager

@@ -1,9 +1,9 @@
 """
 End a call at its deadline.
 
-In the main thread a signal raises, also out of a blocking read. A worker thread can't be interrupted: its call counts
-as overrun, a late outcome is still recorded, and the process is ended a little after the deadline. A call that has
-returned keeps its result, however late the signal comes.
+In the main thread a signal raises, in the author's code alone, also out of a blocking read. A worker thread can't be
+interrupted: its call counts as overrun, a late outcome is still recorded, and the process is ended a little after the
+deadline. A call that has returned keeps its result, however late the signal comes.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from airflow_aiflow.runtime.alarm import AlarmClock
+from airflow_aiflow.runtime.interrupts import Interrupts
 
 R = TypeVar("R")
 
@@ -44,26 +45,27 @@ class Deadlines:
     Run calls under a deadline.
 
     :param alarms: who rings.
+    :param interrupts: where signals may raise.
     :param on_overrun: called from the alarm thread when a worker thread's call did not end in time and grace.
     """
 
-    def __init__(self, alarms: AlarmClock, on_overrun: Callable[[str], None]) -> None:
+    def __init__(self, alarms: AlarmClock, interrupts: Interrupts, on_overrun: Callable[[str], None]) -> None:
         self._alarms = alarms
+        self._interrupts = interrupts
         self._on_overrun = on_overrun
+        #: Of the main thread's calls, the outermost first.
         self._tokens: list[_Token] = []
         self._installed = False
 
     def install(self) -> None:
         """Take the signal, where this is the main thread."""
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(DEADLINE_SIGNAL, self._on_signal)
-            self._installed = True
+        self._installed = self._interrupts.take(DEADLINE_SIGNAL, self._on_signal)
 
     def run(self, call: Callable[[], R], seconds: float | None, error: Callable[[], Exception]) -> R:
         """
         Run a call.
 
-        :param call: the work.
+        :param call: the work; what of it is the author's is called by ``author``.
         :param seconds: its deadline from now; ``None``: none.
         :param error: makes what is raised, in the main thread, if the call did not return in time.
         """
@@ -79,34 +81,26 @@ class Deadlines:
 
     def _run_in_main(self, call: Callable[[], R], seconds: float, error: Callable[[], Exception]) -> R:
         token = _Token()
-        self._tokens.append(token)
-        main = threading.main_thread().ident
-        assert main is not None
 
         def ring() -> None:
             token.due = True
-            signal.pthread_kill(main, DEADLINE_SIGNAL)
+            self._interrupts.ring(DEADLINE_SIGNAL)
 
+        self._tokens.append(token)
         alarm = self._alarms.set(seconds, ring)
-        returned: list[R] = []
         try:
-            try:
-                returned.append(call())
-            finally:
-                token.active = False
+            return call()
         except _DeadlinePassed as passed:
             if passed.token is not token:
                 raise
-            # Raised between the call's return and here, it must not cost a known result.
-            if not returned:
-                raise error() from None
+            raise error() from None
         finally:
             alarm.cancel()
             self._tokens.remove(token)
-        return returned[0]
 
-    def _on_signal(self, _signum: int, _frame: object) -> None:
+    def _on_signal(self, _number: int, _frame: object) -> None:
         for token in self._tokens:
             if token.active and token.due:
+                # Once: what the author does on the way out must not be cut short again.
                 token.active = False
                 raise _DeadlinePassed(token)

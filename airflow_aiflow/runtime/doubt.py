@@ -8,18 +8,14 @@ the task at once and leaves the doubt in the ledger.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from uuid import UUID
 
 from airflow_aiflow.durable.effect import EffectRecord, EffectState
 from airflow_aiflow.durable.identity import OWN_KEY, EffectId
 from airflow_aiflow.durable.policy import EffectOptions
-from airflow_aiflow.exceptions import (
-    AttemptParked,
-    EffectConflictError,
-    EffectInDoubtError,
-    LedgerUnavailableError,
-)
+from airflow_aiflow.exceptions import EffectConflictError, EffectInDoubtError, LedgerError
 from airflow_aiflow.runtime.process import is_dead
 from airflow_aiflow.runtime.requests import RecordedRequest, Request
 from airflow_aiflow.runtime.session import Session
@@ -71,25 +67,33 @@ class Doubts:
         if not recorded.same(request, self._options.identity) and found.execution != self._session.attempt.execution:
             raise EffectConflictError(
                 f"effect '{self._name}' key {found.effect.key} is in doubt since {found.intended_at:%Y-%m-%d %H:%M} "
-                f"with another request: {recorded.difference(request)}. Nothing was sent"
+                f"with another request: {self._session.services.host.redact(recorded.difference(request))}. "
+                f"Nothing was sent"
             )
         # Whoever decides first wins; then the row is looked at again.
         self._session.recorder.decide(found.intent_id, "retry", by="policy")
         return found.intent_no, recorded.as_request(request)
 
-    def after_unknown(self, intended: OpenIntent, error: Exception) -> None:
+    def after_unknown(self, intended: OpenIntent, error: Exception, *, again: bool) -> None:
         """
         Follow a call of our own whose outcome is unknown.
 
         :param intended: the intent.
         :param error: what the call raised.
+        :param again: whether this attempt has a try left. Without one the doubt stands: the next attempt calls with
+            the recorded request, under the policy that it finds then.
         :raises EffectInDoubtError: unless the policy calls again.
         """
         self.mark(intended.intent_id)
         if self._options.on_in_doubt == "retry":
+            if not again:
+                raise error
             self._session.recorder.decide(intended.intent_id, "retry", by="policy")
             return
-        found = self._session.services.ledger.effect(intended.effect)
+        try:
+            found = self._session.recorder.effect(intended.effect)
+        except LedgerError:
+            raise error from None  # the next attempt finds the open intent
         if found is not None and found.state is EffectState.IN_DOUBT:
             raise EffectInDoubtError(self._message(found)) from error
         raise error
@@ -100,30 +104,29 @@ class Doubts:
 
         :param intent_id: the intent.
         """
-        try:
+        with contextlib.suppress(LedgerError):
             self._session.services.ledger.doubt(self._session.taken.lease, intent_id)
-        except LedgerUnavailableError:
-            return
 
     def _gone(self, found: EffectRecord) -> EffectRecord:
         """Wait until the owner of an open intent is gone, then put it in doubt; give the row as it is then."""
-        session, ledger = self._session, self._session.services.ledger
+        session, recorder = self._session, self._session.recorder
         settings, clock = session.services.settings, session.services.clock
         deadline = clock.monotonic() + settings.busy_wait
         while found.state is EffectState.INTENDED:
             ours = found.lease == session.taken.lease
             dead = not found.live and is_dead(found.owner) is True
             if ours or dead or (not found.live and found.gone_in <= 0):
-                ledger.doubt(session.taken.lease, found.intent_id)
+                session.gate.check()
+                recorder.doubt(found.intent_id)
             elif clock.monotonic() >= deadline:
-                raise AttemptParked(
+                session.gate.park(
                     max(found.gone_in, settings.reschedule_delay),
                     f"effect '{self._name}' key {self._key(found)} is in the hands of {found.execution}",
                 )
             else:
                 session.gate.check()
-                clock.wait(min(1.0, max(found.gone_in, 0.1)))
-            again = ledger.effect(found.effect)
+                session.pause(min(1.0, max(found.gone_in, 0.1)))
+            again = recorder.effect(found.effect)
             assert again is not None
             found = again
         return found

@@ -2,15 +2,17 @@
 An effect: intend, act, record.
 
 Intent first, in a commit of its own, under the locked fence; then the author's function with our idempotency key; then
-the outcome. Between intent and call the attempt's own clock is looked at again. An exception is read by its cause
-chain: surely not applied may be tried again, anything else is unknown, and what is unknown is never sent again without
-a policy's or a person's word.
+the outcome. Between intent and call the attempt's own clock is looked at again. An exception *of the author's function*
+is read by its cause chain: surely not applied may be tried again, anything else is unknown, and what is unknown is
+never sent again without a policy's or a person's word. What goes wrong before or after that call, in our own ledger or
+store, says nothing about the target and is never read so.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
@@ -25,32 +27,17 @@ from airflow_aiflow.durable.effect import (
     LeaseLapsed,
 )
 from airflow_aiflow.durable.failpoint import failpoint
-from airflow_aiflow.durable.identity import (
-    OWN_KEY,
-    UNMAPPED,
-    EffectId,
-    Scope,
-    effect_namespace,
-    idempotency_key,
-    own_namespace,
-)
+from airflow_aiflow.durable.identity import OWN_KEY, EffectId, idempotency_key
 from airflow_aiflow.durable.policy import EffectOptions
-from airflow_aiflow.exceptions import (
-    AttemptParked,
-    AttemptSuperseded,
-    EffectKeyRequiredError,
-    EffectOptionError,
-    EffectTimeoutError,
-    FlowOptionError,
-    FlowSignal,
-    PayloadEncodeError,
-)
+from airflow_aiflow.durable.record import Stored
+from airflow_aiflow.exceptions import AttemptSuperseded, EffectOptionError, EffectTimeoutError, FlowOptionError
 from airflow_aiflow.runtime.conflict import judge
-from airflow_aiflow.runtime.current import current_unit
+from airflow_aiflow.runtime.current import flow_call
 from airflow_aiflow.runtime.doubt import Doubts, OpenIntent
 from airflow_aiflow.runtime.payloads import result_type
 from airflow_aiflow.runtime.requests import EffectContext, Request, make_request
 from airflow_aiflow.runtime.session import Session
+from airflow_aiflow.runtime.steps import refuse_unrun
 
 #: Longest wait that keeps the worker's slot; a longer one gives it back.
 LONGEST_WAIT = 30.0
@@ -59,8 +46,19 @@ LONGEST_WAIT = 30.0
 FIRST_PAUSE = 1.0
 
 
-class _Expired(Exception):
-    """The intent grew too old before its call; it is settled as not applied."""
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """Hold the result of a call that is recorded."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class _Raised:
+    """Hold what the author's function raised; ``None``: it was not called, for its intent had grown too old."""
+
+    intent: OpenIntent
+    error: Exception | None
 
 
 class EffectCall:
@@ -72,7 +70,7 @@ class EffectCall:
     :param fn: the author's function.
     :param args: its arguments.
     :param options: checked.
-    :param effect: the effect's identity.
+    :param identify: gives the effect's identity; called when nothing else can be refused any more.
     """
 
     def __init__(
@@ -82,11 +80,10 @@ class EffectCall:
         fn: Callable[..., Any],
         args: tuple[Any, ...],
         options: EffectOptions,
-        effect: EffectId,
+        identify: Callable[[str, EffectOptions], EffectId],
     ) -> None:
         self._session = session
         self._options = options
-        self._effect = effect
         self._as_type = result_type(fn)
         self._request = make_request(name, fn, args, secrets=session.secrets)
         self._request.check_identity(name, options.identity)
@@ -104,6 +101,7 @@ class EffectCall:
                 f"clear. Read the secret inside the function, from a connection. Nothing was sent"
             )
         self._doubts = Doubts(session, name, options)
+        self._effect = identify(name, options)
 
     def run(self) -> Any:
         """
@@ -111,35 +109,47 @@ class EffectCall:
 
         :return: the recorded result.
         """
-        found = self._session.replay.effects.get(self._effect)
-        if found is not None:
-            return self._done_before(found)
-        seen, failures = 0, 0
+        gate = self._session.gate
+        with flow_call(gate), self._session.effects_in_hand.alone(self._effect, gate.check):
+            found = self._session.replay.effects.get(self._effect)
+            return self._carry_out() if found is None else self._done_before(found)
+
+    def _carry_out(self) -> Any:
+        request, seen, failures = self._request, 0, 0
         # What the author was handling when the effect was called is no sign of what the call did.
         outer = sys.exception()
         while True:
-            request = self._request
-            intended = self._intend(request, seen)
-            if isinstance(intended, EffectRecord):
-                if intended.state is EffectState.SUCCEEDED:
-                    return self._done_before(intended)
-                seen, recorded = self._doubts.settle(intended, request)
-                if recorded is None:
-                    continue
-                request = recorded
-                intended = self._intend(request, seen)
-                if isinstance(intended, EffectRecord):
-                    continue
-            try:
-                return self._act(request, intended)
-            except _Expired:
-                seen = intended.intent_no
-            except Exception as error:
+            came = self._try(request, seen)
+            if isinstance(came, _Done):
+                return came.value
+            if isinstance(came, EffectRecord):
+                if came.state is EffectState.SUCCEEDED:
+                    return self._done_before(came)
+                seen, recorded = self._doubts.settle(came, self._request)
+                request = recorded or self._request
+                continue
+            seen = came.intent.intent_no
+            if came.error is not None:
                 failures += 1
-                seen = self._failed(error, intended, failures, outer)
+                self._failed(came.error, came.intent, failures, outer)
+
+    def _try(self, request: Request, seen: int) -> _Done | _Raised | EffectRecord:
+        """Intend, act and record, in hand as one; an ``EffectRecord``: the row does not allow the intent."""
+        session, name = self._session, self._effect.name
+        with session.gate.hand(name, self._options.timeout):
+            intent = self._intend(request, seen)
+            if isinstance(intent, EffectRecord):
+                return intent
+            if not self._may_act(intent):
+                return _Raised(intent, None)
+            try:
+                value = self._act(request, intent)
+            except Exception as error:
+                return _Raised(intent, error)
+            failpoint("after_act", name)
+            return _Done(self._record(value, intent))
 
     def _intend(self, request: Request, seen: int) -> OpenIntent | EffectRecord:
-        """Write the intent; an ``EffectRecord``: the row does not allow one."""
         session, name = self._session, self._effect.name
         failpoint("before_intent", name)
         intent = IntentWrite(
@@ -162,93 +172,96 @@ class EffectCall:
                 return answer.found
             if isinstance(answer, FenceMoved):
                 session.gate.supersede("a later attempt of this task took over")
-            elif isinstance(answer, LeaseLapsed) and not session.heartbeat.beat():
-                raise AttemptSuperseded("a later attempt of this task took over")
+            elif isinstance(answer, LeaseLapsed):
+                session.heartbeat.beat()
 
-    def _act(self, request: Request, intended: OpenIntent) -> Any:
+    def _may_act(self, intent: OpenIntent) -> bool:
+        """Look once more before the call; an intent that is not followed by it is settled as not applied."""
+        session = self._session
+        superseded = session.gate.superseded
+        age = session.services.clock.monotonic() - intent.began
+        if superseded is None and age <= session.services.settings.start_within:
+            return True
+        session.recorder.settle(intent.intent_id, "not_applied", None)
+        if superseded is not None:
+            raise AttemptSuperseded(superseded)
+        return False
+
+    def _act(self, request: Request, intent: OpenIntent) -> Any:
         session, name, timeout = self._session, self._effect.name, self._options.timeout
-        clock = session.services.clock
         ctx = EffectContext(
-            idempotency_key=idempotency_key(self._effect, intended.repeat),
+            idempotency_key=idempotency_key(self._effect, intent.repeat),
             key=self._effect.key,
             attempt=session.taken.number,
             fence=session.taken.lease.fence,
             deadline=timeout,
         )
         failpoint("before_act", name)
-        with session.gate.hand(name):
-            if clock.monotonic() - intended.began > session.services.settings.start_within:
-                session.recorder.settle(intended.intent_id, "not_applied", None)
-                raise _Expired
-            try:
-                value = session.deadlines.run(
-                    lambda: request.call(ctx),
-                    timeout,
-                    lambda: EffectTimeoutError(f"effect '{name}' did not end within {timeout:g} s"),
-                )
-            except FlowSignal:
-                raise
-            except BaseException as error:
-                if not isinstance(error, Exception):
-                    # The process is told to end in mid-call: nobody knows what the target did.
-                    self._doubts.mark(intended.intent_id)
-                raise
-            failpoint("after_act", name)
-            return self._record(value, intended)
-
-    def _record(self, value: Any, intended: OpenIntent) -> Any:
-        session, name = self._session, self._effect.name
-        secret = session.payloads.secret_in(value)
-        if secret:
-            session.services.host.log(
-                f"the result of effect '{name}' holds a secret at {secret}: the effect is recorded as done, its "
-                f"result is not",
-                warning=True,
-            )
         try:
-            stored = session.payloads.save(None if secret else value, name, self._as_type)
-        except PayloadEncodeError as error:
-            # The effect happened: that must be recorded, whatever its result is.
-            session.services.host.log(
-                f"the result of effect '{name}' can't be stored ({error}): its text is kept instead", warning=True
+            return session.deadlines.run(
+                lambda: refuse_unrun(request.call(ctx)),
+                timeout,
+                lambda: EffectTimeoutError(f"effect '{name}' did not end within {timeout:g} s"),
             )
-            stored = session.payloads.save(repr(value), name, str)
+        except BaseException as error:
+            if not isinstance(error, Exception):
+                # The attempt, or the process, is told to end in mid-call: nobody knows what the target did.
+                self._doubts.mark(intent.intent_id)
+            raise
+
+    def _record(self, value: Any, intent: OpenIntent) -> Any:
+        session, name = self._session, self._effect.name
+        stored, secret = self._stored(value)
         failpoint("before_record", name)
-        session.recorder.settle(intended.intent_id, "succeeded", stored)
+        session.recorder.settle(intent.intent_id, "succeeded", stored)
         failpoint("after_record", name)
         session.recorder.note("effect", {"name": name, "key": self._effect.key, "outcome": "succeeded"})
         session.journal.effect(name, self._shown_key, "done")
-        return value if secret else session.payloads.load(stored, name, self._as_type)
+        return value if secret else session.payloads.load_done(stored, name, self._as_type)
 
-    def _failed(self, error: Exception, intended: OpenIntent, failures: int, outer: BaseException | None) -> int:
-        """Settle or doubt an intent whose call raised; return the intent number to go on from, or raise."""
+    def _stored(self, value: Any) -> tuple[Stored, bool]:
+        """Store a result; the effect happened, and that must be recorded whatever its result is."""
+        payloads, log, name = self._session.payloads, self._session.services.host.log, self._effect.name
+        try:
+            secret = payloads.secret_in(value)
+            if secret is None:
+                return payloads.save(value, name, self._as_type, whatever_size=True), False
+        except Exception as error:  # the value may be any object of the author's
+            log(f"the result of effect '{name}' can't be stored ({error}): its text is kept instead", warning=True)
+            return payloads.save(payloads.as_text(value), name, str, whatever_size=True), False
+        log(
+            f"the result of effect '{name}' holds a secret at {secret}: the effect is recorded as done, its result is "
+            f"not",
+            warning=True,
+        )
+        return payloads.save(None, name), True
+
+    def _failed(self, error: Exception, intent: OpenIntent, failures: int, outer: BaseException | None) -> None:
+        """Settle or doubt an intent whose call raised; raise, or return when it may be made again."""
         session, name = self._session, self._effect.name
         seen = classify(error, handling=outer)
         error.add_note(f"aiflow: in effect '{name}', {session.where}: {seen.kind.replace('_', ' ')} ({seen.why})")
+        again = failures <= self._options.retries
         if seen.kind == "unknown":
-            self._doubts.after_unknown(intended, error)
+            self._doubts.after_unknown(intent, error, again=again)
         else:
-            session.recorder.settle(intended.intent_id, "not_applied", None)
-        if failures > self._options.retries:
-            raise error
-        pause = seen.retry_after if seen.retry_after is not None else FIRST_PAUSE * 2 ** (failures - 1)
-        if pause > LONGEST_WAIT:
-            if seen.retry_after is None:
-                pause = LONGEST_WAIT
-            else:
-                raise AttemptParked(pause, f"effect '{name}' is to be tried again in {pause:.0f} s") from error
-        session.services.clock.wait(pause)
-        return intended.intent_no
+            session.recorder.settle(intent.intent_id, "not_applied", None)
+            if not again:
+                raise error
+        if seen.retry_after is not None and seen.retry_after > LONGEST_WAIT:
+            session.gate.park(seen.retry_after, f"effect '{name}' is to be tried again in {seen.retry_after:.0f} s")
+        # Past the longest wait the exponent decides nothing any more.
+        own = min(FIRST_PAUSE * 2 ** min(failures - 1, 10), LONGEST_WAIT)
+        session.pause(own if seen.retry_after is None else seen.retry_after)
 
     def _done_before(self, found: EffectRecord) -> Any:
-        session = self._session
+        session, name = self._session, self._effect.name
         note = judge(session, found, self._request, self._options)
-        result = found.result
-        value = None if result is None else session.payloads.load(result, self._effect.name, self._as_type)
+        value = None if found.result is None else session.payloads.load_done(found.result, name, self._as_type)
         ours = found.execution == session.attempt.execution
         by = "" if ours else f" by run {found.execution.run_id}"
         session.journal.effect(
-            self._effect.name,
+            name,
             self._shown_key,
             f"done before{by}: not sent again{note}",
             warning=bool(note) or found.execution.run_id != session.attempt.execution.run_id,
@@ -258,49 +271,3 @@ class EffectCall:
     @property
     def _shown_key(self) -> str:
         return "(no key)" if self._effect.key == OWN_KEY else self._effect.key
-
-
-class Names:
-    """
-    Give effects their identity and see that a key is there where it must be.
-
-    :param session: the attempt at work.
-    """
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._used: set[str] = set()
-
-    def identify(self, name: str, options: EffectOptions) -> EffectId:
-        """
-        Find an effect's identity.
-
-        :param name: the effect's name.
-        :param options: checked.
-        :raises EffectKeyRequiredError: where the call needs a business key; nothing was sent for it.
-        """
-        attempt, generation = self._session.attempt, self._session.taken.generation
-        default: Scope = "generation" if attempt.setup_or_teardown else "dag"
-        scope = options.scope or default
-        if options.key is not None:
-            return EffectId(effect_namespace(scope, attempt.execution, generation), name, options.key)
-        if attempt.mapped or attempt.execution.map_index != UNMAPPED:
-            raise EffectKeyRequiredError(
-                f"effect '{name}' is called in a mapped task: give it key= with the business key of its item (a map "
-                f"index is no key: a shifted list would give one item another's past). Nothing was sent for this call"
-            )
-        if current_unit().path:
-            raise EffectKeyRequiredError(
-                f"effect '{name}' is called inside a map or a step: give each call its own key=. "
-                f"Nothing was sent for this call"
-            )
-        if name in self._used:
-            raise EffectKeyRequiredError(
-                f"effect '{name}' is called a second time in this task: give each call its own key=. "
-                f"Nothing was sent for this call"
-            )
-        self._used.add(name)
-        namespace = own_namespace(attempt.execution)
-        if scope == "generation":
-            namespace = f"{namespace}/{generation}"
-        return EffectId(namespace, name, OWN_KEY)

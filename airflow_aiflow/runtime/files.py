@@ -29,22 +29,27 @@ def save_file(session: Session, value: Any, name: str | None, media_type: str | 
     kind = guessed or fallback
     if isinstance(value, str) and kind.startswith("text/") and "charset" not in kind:
         kind += "; charset=utf-8"
-    with stream:
+    try:
         sha256, size = session.services.store().put_file(stream, media_type=kind)
+    finally:
+        if stream is not value:  # the author's own stays open
+            stream.close()
     uri = session.services.store().uri(sha256)
     return ArtifactRef(sha256=sha256.hex(), size=size, media_type=kind, name=name, uri=uri)
 
 
 def _stream(session: Session, value: Any) -> tuple[BinaryIO, str]:
-    if isinstance(value, str):
-        secret = session.payloads.secret_in(value)
-        if secret:
-            raise FlowOptionError("save(): the text holds a secret that Airflow masks; it would lie there in clear")
-        return io.BytesIO(value.encode()), TEXT_MEDIA_TYPE
     if isinstance(value, bytes | bytearray | memoryview):
         return io.BytesIO(bytes(value)), DEFAULT_MEDIA_TYPE
     if isinstance(value, Path):
         return value.open("rb"), DEFAULT_MEDIA_TYPE
     if hasattr(value, "read"):
         return value, DEFAULT_MEDIA_TYPE
+    secret = session.payloads.secret_in(value)
+    if secret:
+        raise FlowOptionError(
+            f"save(): the value holds a secret that Airflow masks (at {secret}); it would lie there in clear"
+        )
+    if isinstance(value, str):
+        return io.BytesIO(value.encode()), TEXT_MEDIA_TYPE
     return io.BytesIO(encode(value).data), PAYLOAD_MEDIA_TYPE

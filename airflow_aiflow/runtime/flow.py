@@ -43,8 +43,8 @@ class Flow:
 
     def __init__(self, session: Session, before: Spent) -> None:
         from airflow_aiflow.durable.policy import EffectOptions
-        from airflow_aiflow.runtime.effects import Names
         from airflow_aiflow.runtime.model_calls import ModelCalls
+        from airflow_aiflow.runtime.names import Names
 
         self._session = session
         self._before = before
@@ -129,16 +129,17 @@ class Flow:
         from airflow_aiflow.durable.fingerprint import step_fingerprint
         from airflow_aiflow.durable.policy import seconds
         from airflow_aiflow.runtime.payloads import result_type
-        from airflow_aiflow.runtime.steps import Ran, StepCall, refuse_coroutine, run_step
+        from airflow_aiflow.runtime.steps import StepCall, call_author, check_retries, refuse_unfit, run_step
 
-        refuse_coroutine("step", name, fn)
+        refuse_unfit("step", name, fn)
+        check_retries("step", retries)
         call = StepCall(
             kind="step",
             name=name,
             fingerprint=step_fingerprint(
                 name, fn, args, cache_key=cache_key, version=version, secrets=self._session.secrets
             ),
-            run=lambda: Ran(fn(*args)),
+            run=lambda: call_author(fn, *args),
             as_type=result_type(fn),
             timeout=None if timeout is None else seconds(timeout, "timeout"),
             retries=retries,
@@ -175,9 +176,10 @@ class Flow:
         :param timeout: seconds for the whole call.
         :return: the stored answer.
         """
-        from airflow_aiflow.durable.policy import seconds
+        from airflow_aiflow.durable.policy import check_name, seconds
         from airflow_aiflow.runtime.steps import run_step
 
+        check_name("llm", name)
         request = self._models.request(
             prompt,
             output_type=output_type,
@@ -210,11 +212,13 @@ class Flow:
         :param options: those of ``llm``.
         :return: the answers in the order of the prompts.
         """
-        from airflow_aiflow.runtime.maps import check_workers
+        from airflow_aiflow.durable.policy import check_name
+        from airflow_aiflow.runtime.maps import check_workers, read_items
 
+        check_name("llm_map", name)
         workers = check_workers("llm_map", max_workers, on_item_error)
         make = self._models.maker(options)
-        calls = (self._models.call(name, make(prompt), options.get("version")) for prompt in prompts)
+        calls = (self._models.call(name, make(prompt), options.get("version")) for prompt in read_items(prompts))
         return self._mapped(calls, workers)
 
     def map(
@@ -240,41 +244,35 @@ class Flow:
         :return: the results in the order of the items.
         """
         from airflow_aiflow.durable.fingerprint import fingerprint, step_fingerprint
-        from airflow_aiflow.runtime.maps import check_workers
+        from airflow_aiflow.runtime.maps import check_workers, key_of, read_items
         from airflow_aiflow.runtime.payloads import result_type
-        from airflow_aiflow.runtime.steps import Ran, StepCall, refuse_coroutine
+        from airflow_aiflow.runtime.steps import StepCall, call_author, refuse_unfit
 
         workers = check_workers("map", max_workers, on_item_error)
-        refuse_coroutine("map", name, fn)
+        refuse_unfit("map", name, fn)
         as_type, secrets = result_type(fn), self._session.secrets
 
         def call(item: Any) -> StepCall:
-            key = None if item_key is None else item_key(item)
+            key = key_of(item, item_key)
             print_ = step_fingerprint(name, fn, (item, *args), version=version, secrets=secrets)
             return StepCall(
                 kind="item",
                 name=name,
                 fingerprint=print_ if key is None else fingerprint(print_, key),
-                run=lambda: Ran(fn(item, *args)),
+                run=lambda: call_author(fn, item, *args),
                 as_type=as_type,
                 unit_key=key,
             )
 
-        results: list[R] = self._mapped((call(item) for item in items), workers)
+        results: list[R] = self._mapped((call(item) for item in read_items(items)), workers)
         return results
 
     def _mapped(self, calls: Iterator[StepCall], workers: int) -> list[Any]:
-        from airflow_aiflow.runtime.maps import MapRun, Prepared
-        from airflow_aiflow.runtime.steps import prepare, run_live
+        from airflow_aiflow.runtime.current import flow_call
+        from airflow_aiflow.runtime.maps import MapRun
 
-        session = self._session
-
-        def prepared() -> Iterator[Prepared]:
-            for call in calls:
-                done, value = prepare(session, call)
-                yield done, value if done else (call, value)
-
-        return MapRun(session, workers, lambda live: run_live(session, *live)).over(prepared())
+        with flow_call(self._session.gate):
+            return MapRun(self._session, workers).over(calls)
 
     @overload
     def effect(self, name: str, fn: Callable[[EffectContext, *Ts], R], *args: *Ts, **options: Any) -> R: ...
@@ -297,33 +295,34 @@ class Flow:
         """
         from airflow_aiflow.durable.policy import EFFECT_OPTION_NAMES, effect_options
         from airflow_aiflow.runtime.effects import EffectCall
-        from airflow_aiflow.runtime.steps import refuse_coroutine
+        from airflow_aiflow.runtime.steps import refuse_unfit
 
         unknown = [option for option in options if option not in EFFECT_OPTION_NAMES]
         if unknown:
-            shown = getattr(fn, "__qualname__", "fn")
-            if fn.__module__ and "." not in shown and isinstance(fn.__module__, str):
-                shown = f"{fn.__module__.split('.')[0]}.{shown}"
+            shown, module = getattr(fn, "__qualname__", "fn"), getattr(fn, "__module__", None)
+            if isinstance(module, str) and "." not in shown:
+                shown = f"{module.split('.')[0]}.{shown}"
             raise TypeError(
                 f"effect() got an unexpected keyword {unknown[0]!r}. Keywords are options of the effect; pass the "
                 f"function's own by position or partial({shown}, {unknown[0]}=...)"
             )
-        refuse_coroutine("effect", name, fn)
-        self._session.gate.check()
+        refuse_unfit("effect", name, fn)
         checked = effect_options(options, self._effect_defaults)
-        call = EffectCall(self._session, name, fn, args, checked, self._names.identify(name, checked))
+        call = EffectCall(self._session, name, fn, args, checked, self._names.identify)
         result: R = call.run()
         return result
 
-    def emit(self, kind: str, **data: Any) -> None:
+    def emit(self, kind: str, /, **data: Any) -> None:
         """
         Write an event that others can follow; committed before this returns.
 
         :param kind: what happened.
         :param data: anything that can be stored; secrets are masked.
         """
+        from airflow_aiflow.durable.policy import check_name
         from airflow_aiflow.runtime.payloads import masked
 
+        check_name("emit", kind)
         self._session.gate.check()
         self._session.recorder.event(kind, masked(data, self._session.services.host.redact))
 
@@ -350,10 +349,11 @@ class Flow:
         :param name: what people see; never part of the address.
         :param media_type: guessed from the name where left out.
         """
+        from airflow_aiflow.runtime.current import flow_call
         from airflow_aiflow.runtime.files import save_file
 
-        self._session.gate.check()
-        return save_file(self._session, value, name, media_type)
+        with flow_call(self._session.gate, counts=False):
+            return save_file(self._session, value, name, media_type)
 
     def load(self, ref: ArtifactRef) -> Any:
         """
@@ -361,5 +361,7 @@ class Flow:
 
         :param ref: what ``save`` gave.
         """
-        self._session.gate.check()
-        return ref.load()
+        from airflow_aiflow.runtime.current import flow_call
+
+        with flow_call(self._session.gate, counts=False):
+            return ref.load()

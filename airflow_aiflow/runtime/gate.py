@@ -1,8 +1,9 @@
 """
 Whether something new may start, and what is in hand.
 
-Closed for good when a later attempt holds the fence or asks for it: then nothing starts, what is in hand is brought to
-its record, and the attempt ends.
+Closed for good when a later attempt holds the fence or asks for it, and when the attempt is parked: then nothing
+starts, what is in hand is brought to its record, and the attempt ends. Whatever an author's code does with the signal
+that says so, the attempt's end is decided by what the gate remembers.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NoReturn
 
 from airflow_aiflow.durable.ports import Clock
-from airflow_aiflow.exceptions import AttemptSuperseded, FlowClosedError, FlowError
+from airflow_aiflow.exceptions import AttemptParked, AttemptSuperseded, FlowClosedError, FlowError, FlowSignal
 
 
 class Gate:
@@ -27,8 +29,10 @@ class Gate:
         self._clock = clock
         self._lock = threading.Lock()
         self._pid = os.getpid()
-        self._in_hand = 0
+        #: For each unit in hand the moment until which its own timeout lets it be.
+        self._in_hand: dict[object, float] = {}
         self._superseded: str | None = None
+        self._parked: AttemptParked | None = None
         self._ended: str | None = None
         self._progress_at = clock.monotonic()
         self.step: str | None = None
@@ -38,35 +42,37 @@ class Gate:
         Refuse a start where there is none any more.
 
         :raises AttemptSuperseded: if a later attempt is at work.
-        :raises FlowClosedError: if the flow has ended.
+        :raises FlowClosedError: if the flow has ended or is parked.
         :raises FlowError: in a forked child that uses its parent's flow.
         """
-        if self._superseded is not None:
-            raise AttemptSuperseded(self._superseded)
-        if self._ended is not None:
-            raise FlowClosedError(f"this flow {self._ended}; no further call is possible")
-        if os.getpid() != self._pid:
+        if self.forked:
             raise FlowError(
                 "a forked child uses its parent's flow: call flow methods in the task process alone, "
                 "or use flow.map, which runs in threads"
             )
+        if self._superseded is not None:
+            raise AttemptSuperseded(self._superseded)
+        if self._ended is not None:
+            raise FlowClosedError(f"this flow {self._ended}; no further call is possible")
 
     @contextmanager
-    def hand(self, step: str) -> Iterator[None]:
+    def hand(self, step: str, timeout: float | None = None) -> Iterator[None]:
         """
         Hold a unit in hand until its outcome is recorded.
 
         :param step: its name, shown as the progress.
+        :param timeout: seconds that the unit may take; ``None``: it names none.
         """
+        unit = object()
         with self._lock:
             self.check()
-            self._in_hand += 1
+            self._in_hand[unit] = self._clock.monotonic() + (timeout or 0.0)
             self.step = step
         try:
             yield
         finally:
             with self._lock:
-                self._in_hand -= 1
+                del self._in_hand[unit]
                 self._progress_at = self._clock.monotonic()
 
     def supersede(self, why: str) -> None:
@@ -78,29 +84,53 @@ class Gate:
         with self._lock:
             self._superseded = self._superseded or why
 
+    def park(self, delay: float, why: str) -> NoReturn:
+        """
+        Let nothing start any more: the slot goes back.
+
+        :param delay: seconds after which to come back.
+        :param why: for the log.
+        :raises AttemptParked: always.
+        """
+        with self._lock:
+            self._parked = self._parked or AttemptParked(delay, why)
+            self._ended = self._ended or "is parked"
+        raise AttemptParked(delay, why)
+
     def end(self, how: str) -> None:
         """
         Close the flow.
 
-        :param how: such as ``has ended`` or ``is parked``.
+        :param how: such as ``has ended``.
         """
         with self._lock:
             self._ended = how
 
     @property
+    def forked(self) -> bool:
+        """Whether this is a child of the process that opened the flow."""
+        return os.getpid() != self._pid
+
+    @property
     def superseded(self) -> str | None:
-        """Why nothing starts any more; ``None``: it may."""
+        """Why nothing starts any more; ``None``: no later attempt is known."""
         return self._superseded
 
     @property
-    def ended(self) -> bool:
-        """Whether the flow has ended by itself."""
-        return self._ended is not None
+    def signal(self) -> FlowSignal | None:
+        """As what the attempt must end, whatever the author's code made of it; ``None``: as the code says."""
+        return self._parked if self._superseded is None else AttemptSuperseded(self._superseded)
 
     @property
     def quiet(self) -> bool:
         """Whether nothing is in hand."""
-        return self._in_hand == 0
+        return not self._in_hand
+
+    @property
+    def in_hand_until(self) -> float:
+        """The moment, of the clock, until which the timeouts of what is in hand run; the past where there are none."""
+        with self._lock:
+            return max(self._in_hand.values(), default=0.0)
 
     @property
     def idle(self) -> float:

@@ -18,6 +18,9 @@ from airflow_aiflow.runtime.gate import Gate
 #: How often the watchdog looks whether the unit in hand is recorded.
 WATCH_SECONDS = 0.1
 
+#: Seconds after its own timeout that a unit in hand gets to be recorded: what an overrun call gets as well.
+RECORD_SECONDS = 10.0
+
 
 class Heartbeat:
     """
@@ -57,7 +60,7 @@ class Heartbeat:
         """
         try:
             beat = self._ledger.beat(self._lease, ttl=self._rules.ttl, idle=self._gate.idle, step=self._gate.step)
-        except LedgerError:
+        except Exception:  # whatever it is, the thread must outlive it
             # The next beat tries again; that the lease may lapse meanwhile is checked by every start, in the ledger.
             return True
         if not beat.held:
@@ -76,7 +79,7 @@ class Heartbeat:
 
     def _end(self, held: bool) -> None:
         began = last = self._clock.monotonic()
-        while not self._gate.quiet and self._clock.monotonic() - began < self._patience:
+        while not self._gate.quiet and self._clock.monotonic() < self._patient_until(began):
             if self._stop.wait(WATCH_SECONDS):
                 return
             if held and self._clock.monotonic() - last >= self._rules.interval:
@@ -86,6 +89,10 @@ class Heartbeat:
         if held and self._gate.quiet:
             self._let_go()
         self._host.end_process(f"{self._gate.superseded}; this attempt ends")
+
+    def _patient_until(self, began: float) -> float:
+        """What names a timeout gets it, with the time to record; what names none gets our patience."""
+        return max(began + self._patience, self._gate.in_hand_until + RECORD_SECONDS)
 
     def _let_go(self) -> None:
         try:

@@ -3,93 +3,150 @@ The same function over many items, in threads, each item a unit of its own.
 
 Keys and occurrence numbers are taken in list order before a worker starts, so the order in which workers finish never
 decides what an item replays. Replays need no worker. Only as many items as workers are in hand, so a generator is read
-as it is needed.
+as it is needed. Whatever ends a map early, what is in hand is recorded first and what never began gives its place back.
 """
 
 from __future__ import annotations
 
 import contextvars
+import queue
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from typing import Any
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
 
+from airflow_aiflow.durable.policy import check_name
 from airflow_aiflow.exceptions import FlowOptionError
+from airflow_aiflow.runtime.interrupts import author
+from airflow_aiflow.runtime.replay import Slot
 from airflow_aiflow.runtime.session import Session
+from airflow_aiflow.runtime.steps import StepCall, give_back, prepare, run_live
+
+T = TypeVar("T")
 
 #: Items per worker that are prepared ahead, so that a worker never waits for the list.
 AHEAD = 2
 
-Prepared = tuple[bool, Any]
-
 
 class MapRun:
     """
-    Run prepared items in order, several at a time.
+    Run calls in order, several at a time.
 
     :param session: the attempt at work.
     :param max_workers: threads.
-    :param run: does one item that is not recorded; called in a worker thread.
     """
 
-    def __init__(self, session: Session, max_workers: int, run: Callable[[Any], Any]) -> None:
+    def __init__(self, session: Session, max_workers: int) -> None:
         self._session = session
-        self._max_workers = max_workers
-        self._run = run
+        self._most = max_workers * AHEAD
+        self._pool = ThreadPoolExecutor(max_workers, thread_name_prefix="aiflow-map")
         self._results: dict[int, Any] = {}
-        self._pending: dict[Future[Any], int] = {}
         self._failed: dict[int, BaseException] = {}
+        #: What has a place, by its number in the list.
+        self._pending: dict[Future[Any], tuple[int, Slot]] = {}
+        #: A queue whose waiting can be interrupted by a signal, which a future's own waiting can't safely be.
+        self._ended: queue.SimpleQueue[Future[Any]] = queue.SimpleQueue()
 
-    def over(self, prepared: Iterable[Prepared]) -> list[Any]:
+    def over(self, calls: Iterator[StepCall]) -> list[Any]:
         """
         Give the results in the order of the items.
 
-        :param prepared: (is replayed, its value or what ``run`` takes), made lazily.
+        :param calls: made lazily.
         :raises BaseException: the first failure in list order, after what is in hand was recorded.
         """
-        count = 0
-        with ThreadPoolExecutor(self._max_workers, thread_name_prefix="aiflow-map") as pool:
-            for done, value in self._until_failure(prepared):
-                if done:
-                    self._results[count] = value
-                else:
-                    context = contextvars.copy_context()
-                    self._pending[pool.submit(context.run, self._run, value)] = count
-                    self._collect(most=self._max_workers * AHEAD)
-                count += 1
-            self._collect(most=0)
+        try:
+            with self._pool:
+                count = self._start_all(calls)
+                self._collect(most=0)
+        finally:
+            # The workers are gone: what is left never began, or nobody waited for its end.
+            for future, (_, slot) in self._pending.items():
+                if future.cancelled():
+                    give_back(self._session, slot)
         if self._failed:
             raise self._failed[min(self._failed)]
         return [self._results[index] for index in range(count)]
 
-    def _until_failure(self, prepared: Iterable[Prepared]) -> Iterator[Prepared]:
-        items = iter(prepared)
-        while not self._failed:
-            try:
-                item = next(items)
-            except StopIteration:
-                return
-            except BaseException as error:
-                # A replayed item that can't be read, or a generator of the author's that raised: what is in hand is
-                # recorded first.
-                self._failed[len(self._results) + len(self._pending)] = error
-                return
-            yield item
+    def _start_all(self, calls: Iterator[StepCall]) -> int:
+        count = 0
+        try:
+            while not self._failed:
+                call = next(calls, None)
+                if call is None:
+                    break
+                self._session.gate.check()
+                self._start(count, call)
+                count += 1
+                self._collect(most=self._most)
+        except Exception as error:
+            # A replayed item that can't be read, a generator of the author's that raised, a superseded attempt.
+            self._failed[count] = error
+            self._cancel()
+        except BaseException:
+            self._cancel()
+            raise
+        return count
+
+    def _start(self, number: int, call: StepCall) -> None:
+        done, value = prepare(self._session, call)
+        if done:
+            self._results[number] = value
+            return
+        context = contextvars.copy_context()
+        future = self._pool.submit(context.run, run_live, self._session, call, value)
+        self._pending[future] = (number, value)
+        future.add_done_callback(self._ended.put)
 
     def _collect(self, *, most: int) -> None:
-        """Take finished items until at most ``most`` are in hand."""
-        while self._pending and (len(self._pending) > most or self._failed):
-            finished, _ = wait(self._pending, return_when=FIRST_COMPLETED)
-            for future in finished:
-                index = self._pending.pop(future)
-                error = None if future.cancelled() else future.exception()
-                if future.cancelled():
-                    continue
-                if error is None:
-                    self._results[index] = future.result()
-                    continue
-                self._failed[index] = error
-                for waiting in self._pending:
-                    waiting.cancel()
+        """Take finished items until at most ``most`` are in hand, or none after a failure."""
+        try:
+            while self._pending and (len(self._pending) > most or self._failed):
+                self._take(author(self._ended.get))
+        except BaseException:
+            self._cancel()
+            raise
+
+    def _take(self, future: Future[Any]) -> None:
+        number, slot = self._pending.pop(future)
+        if future.cancelled():
+            give_back(self._session, slot)
+            return
+        error = future.exception()
+        if error is None:
+            self._results[number] = future.result()
+        else:
+            self._failed[number] = error
+            self._cancel()
+
+    def _cancel(self) -> None:
+        """Let nothing begin any more."""
+        for future in list(self._pending):
+            future.cancel()
+
+
+def read_items(items: Iterable[T]) -> Iterator[T]:
+    """
+    Read a list or a generator of the author's.
+
+    :param items: what was given to a map.
+    """
+    iterator, end = iter(items), object()
+    while (item := author(next, iterator, end)) is not end:
+        yield item  # type: ignore[misc]
+
+
+def key_of(item: Any, item_key: Callable[[Any], str] | None) -> str | None:
+    """
+    Give an item's own key.
+
+    :param item: the item.
+    :param item_key: the author's function; ``None``: there is none.
+    :raises FlowOptionError: if it gives no text that can be stored; nothing ran for the item.
+    """
+    if item_key is None:
+        return None
+    key = author(item_key, item)
+    check_name("map(item_key=)", key)
+    return key
 
 
 def check_workers(method: str, max_workers: object, on_item_error: object) -> int:

@@ -10,6 +10,7 @@ from airflow_aiflow.durable.policy import seconds
 from airflow_aiflow.exceptions import AiflowConfigError, FlowOptionError, ModelOutputError
 from airflow_aiflow.llm.call import DEFAULT_TIMEOUT, LlmRequest, ModelCaller
 from airflow_aiflow.llm.retry import call_with_retries
+from airflow_aiflow.runtime.interrupts import author
 from airflow_aiflow.runtime.session import Session
 from airflow_aiflow.runtime.steps import Ran, StepCall
 
@@ -105,8 +106,12 @@ class ModelCalls:
     def _ask(self, name: str, request: LlmRequest) -> Ran:
         session = self._session
         try:
-            answer = call_with_retries(
-                self._caller(), request, clock=session.services.clock, stop=lambda: session.gate.superseded is not None
+            answer = author(
+                call_with_retries,
+                self._caller(),
+                request,
+                clock=session.services.clock,
+                stop=lambda: session.gate.signal is not None,
             )
         except ModelOutputError as error:
             # It was billed all the same.

@@ -5,14 +5,14 @@ from __future__ import annotations
 import functools
 import hashlib
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from airflow_aiflow.durable.failpoint import failpoint
 from airflow_aiflow.durable.payload import Encoded, decode, encode, return_type, unrestored
 from airflow_aiflow.durable.ports import ArtifactStore, Host
 from airflow_aiflow.durable.record import Stored
-from airflow_aiflow.exceptions import ArtifactError, ArtifactUnavailableError
+from airflow_aiflow.exceptions import ArtifactError, ArtifactUnavailableError, PayloadDecodeError
 from airflow_aiflow.runtime.payload_types import register
 
 # Whoever stores or reads a value goes through this module, so numpy, pydantic and pendulum are known from here on.
@@ -56,7 +56,7 @@ def argument_types(fn: Callable[..., Any]) -> Mapping[str, Any]:
         return {}
 
 
-def find_secret(value: Any, is_secret: Callable[[str], bool], path: str = "", depth: int = 0) -> str | None:
+def find_secret(value: Any, is_secret: Callable[[str], bool]) -> str | None:
     """
     Look for a text that the host's masker knows.
 
@@ -64,25 +64,40 @@ def find_secret(value: Any, is_secret: Callable[[str], bool], path: str = "", de
     :param is_secret: the masker's word.
     :return: the path of the first one, ``None`` where there is none.
     """
-    if isinstance(value, str):
-        return (path or "value") if is_secret(value) else None
-    if value is None or isinstance(value, int | float | bytes) or depth > SECRET_DEPTH:
+    return _SecretSearch(is_secret).path_in(value, "", 0)
+
+
+class _SecretSearch:
+    def __init__(self, is_secret: Callable[[str], bool]) -> None:
+        self._is_secret = is_secret
+        #: Containers looked into, by identity: objects that know each other would else be walked on every path.
+        self._seen: dict[int, Any] = {}
+
+    def path_in(self, value: Any, path: str, depth: int) -> str | None:
+        """Give the path of the first secret at or below a value."""
+        if isinstance(value, str):
+            return (path or "value") if self._is_secret(value) else None
+        if value is None or isinstance(value, int | float | bytes) or depth > SECRET_DEPTH or id(value) in self._seen:
+            return None
+        self._seen[id(value)] = value
+        for item, below in _parts(value, path):
+            found = self.path_in(item, below, depth + 1)
+            if found:
+                return found
         return None
+
+
+def _parts(value: Any, path: str) -> Iterator[tuple[Any, str]]:
     if isinstance(value, Mapping):
         for key, item in value.items():
-            found = find_secret(key, is_secret, f"{path}.{key}", depth + 1) if isinstance(key, str) else None
-            found = found or find_secret(item, is_secret, f"{path}[{key!r}]", depth + 1)
-            if found:
-                return found
-        return None
-    if isinstance(value, list | tuple | set | frozenset):
+            if isinstance(key, str):
+                yield key, f"{path}.{key}"
+            yield item, f"{path}[{key!r}]"
+    elif isinstance(value, list | tuple | set | frozenset):
         for index, item in enumerate(value):
-            found = find_secret(item, is_secret, f"{path}[{index}]", depth + 1)
-            if found:
-                return found
-        return None
-    fields = getattr(value, "__dict__", None)
-    return find_secret(fields, is_secret, path, depth + 1) if isinstance(fields, dict) else None
+            yield item, f"{path}[{index}]"
+    elif isinstance(fields := getattr(value, "__dict__", None), dict):
+        yield fields, path
 
 
 def masked(value: Any, redact: Callable[[str], str]) -> Any:
@@ -96,8 +111,10 @@ def masked(value: Any, redact: Callable[[str], str]) -> Any:
         return redact(value)
     if isinstance(value, dict):
         return {masked(key, redact): masked(item, redact) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(masked(item, redact) for item in value)
+    if isinstance(value, list):
+        return [masked(item, redact) for item in value]
+    if isinstance(value, tuple):
+        return tuple(masked(item, redact) for item in value)
     return value
 
 
@@ -116,22 +133,26 @@ class Payloads:
         self._host = host
         self._warned: set[str] = set()
 
-    def save(self, value: Any, name: str, as_type: Any = None) -> Stored:
+    def save(self, value: Any, name: str, as_type: Any = None, *, whatever_size: bool = False) -> Stored:
         """
         Encode a value; a large one is in the artifact store before this returns.
 
         :param value: the value.
         :param name: the step's or effect's name, for messages.
         :param as_type: the class that rebuilds it; without one a class is stored as data, with one warning.
+        :param whatever_size: see ``keep``.
         :raises PayloadEncodeError: if it can't be stored, with the path.
         """
         encoded = encode(value)
         if encoded.flattened and name not in self._warned:
             self._warn_of_lost_classes(encoded, name, as_type)
-        return self.keep(encoded.data, name)
+        return self.keep(encoded.data, name, whatever_size=whatever_size)
 
     def _warn_of_lost_classes(self, encoded: Encoded, name: str, as_type: Any) -> None:
-        lost = unrestored(encoded, decode(encoded.data, as_type=as_type))
+        try:
+            lost = unrestored(encoded, decode(encoded.data, as_type=as_type))
+        except PayloadDecodeError:
+            return  # it does not fit that class: who loads it hears of that, when it is recorded
         if not lost:
             return
         self._warned.add(name)
@@ -142,19 +163,21 @@ class Payloads:
             warning=True,
         )
 
-    def keep(self, data: bytes, name: str) -> Stored:
+    def keep(self, data: bytes, name: str, *, whatever_size: bool = False) -> Stored:
         """
         Put encoded bytes where their size says.
 
         :param data: the encoded bytes.
         :param name: the step's or effect's name, for failpoints.
+        :param whatever_size: whether a row takes it without a store however large it is: what was done must be
+            recorded.
         """
         if len(data) <= self._inline_limit:
             return Stored(inline=data)
         try:
             sha256 = self._store().put_value(data)
         except ArtifactUnavailableError as error:
-            if len(data) > RESCUE_LIMIT:
+            if len(data) > RESCUE_LIMIT and not whatever_size:
                 raise
             # A paid result must not be lost because another server is down; the row holds it as it is.
             self._host.log(f"the result of '{name}' is kept in the ledger's row: {error}", warning=True)
@@ -187,6 +210,32 @@ class Payloads:
         :param as_type: the class that rebuilds it.
         """
         return decode(self.raw(stored, name), as_type=as_type)
+
+    def load_done(self, stored: Stored, name: str, as_type: Any = None) -> Any:
+        """
+        Read the result of what was done: as its class, or as plain data where the class can't be rebuilt from it.
+
+        :param stored: what the ledger keeps.
+        :param name: the effect's name.
+        :param as_type: the class that rebuilds it.
+        """
+        data = self.raw(stored, name)
+        try:
+            return decode(data, as_type=as_type)
+        except PayloadDecodeError:
+            return decode(data)
+
+    def as_text(self, value: Any) -> str:
+        """
+        Show, for people, a value that can't be stored; secrets are masked.
+
+        :param value: any object, also one that can't be shown.
+        """
+        try:
+            text = repr(value)
+        except Exception:  # the author's
+            text = f"<{type(value).__name__} that can't be shown>"
+        return self._host.redact(text).encode("utf-8", "backslashreplace").decode()
 
     def secret_in(self, value: Any) -> str | None:
         """

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 import threading
+from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -34,6 +35,7 @@ class _Numbers:
 
     def __init__(self) -> None:
         self.next = 0
+        #: A heap.
         self.free: list[int] = []
 
     def take(self) -> int:
@@ -70,14 +72,32 @@ class Replay:
             number = self._numbers.setdefault((unit, name, fingerprint), _Numbers()).take()
         return Slot(unit, name, fingerprint, number, step_key(unit, name, fingerprint, number))
 
-    def give_back(self, slot: Slot) -> None:
+    def give_back(self, *slots: Slot) -> None:
         """
-        Give a place back: the call failed.
+        Give places back, each once: the call failed, or the unit in which it was made.
 
-        :param slot: what ``take`` gave.
+        :param slots: what ``take`` gave.
         """
         with self._lock:
-            heapq.heappush(self._numbers[(slot.unit, slot.name, slot.fingerprint)].free, slot.occurrence)
+            for slot in slots:
+                heapq.heappush(self._numbers[(slot.unit, slot.name, slot.fingerprint)].free, slot.occurrence)
+
+    def keep(self, record: StepRecord) -> None:
+        """
+        Let a result of this attempt be replayed by it: the unit around it may fail and be run again.
+
+        :param record: what is recorded.
+        """
+        self.steps[record.step_key] = record
+
+    def forget(self, keys: Iterable[bytes]) -> None:
+        """
+        Let go of results that nobody will ask for any more: the unit around them has ended.
+
+        :param keys: their step keys.
+        """
+        for key in keys:
+            self.steps.pop(key, None)
 
 
 @dataclass(slots=True)

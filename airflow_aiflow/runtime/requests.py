@@ -19,6 +19,7 @@ from airflow_aiflow.durable.fingerprint import fingerprint
 from airflow_aiflow.durable.payload import decode, encode
 from airflow_aiflow.durable.trail import class_name
 from airflow_aiflow.exceptions import EffectOptionError, StepInputError
+from airflow_aiflow.runtime.interrupts import author
 from airflow_aiflow.runtime.payloads import argument_types
 
 #: How much of a value a conflict's message shows.
@@ -57,9 +58,9 @@ class Request:
 
     def fingerprint(self, identity: Sequence[str] | Literal["key"] | None = None) -> bytes:
         """
-        Hash the request.
+        Hash the request; never its function, which may be renamed.
 
-        :param identity: the arguments that count; ``None``: all, and the function.
+        :param identity: the arguments that count; ``None``: all.
         """
         return fingerprint("request", sorted(self.prints.items()) if identity is None else self._chosen(identity))
 
@@ -72,7 +73,7 @@ class Request:
 
         :param ctx: given where the function takes one.
         """
-        return self.fn(*((ctx,) if self.takes_ctx else ()), *self.args, **self.kwargs)
+        return author(self.fn, *((ctx,) if self.takes_ctx else ()), *self.args, **self.kwargs)
 
     def check_identity(self, name: str, identity: Sequence[str] | Literal["key"] | None) -> None:
         """
@@ -128,14 +129,17 @@ class RecordedRequest:
 
         :param request: today's.
         """
-        then = dict(_bound(request.fn, request.takes_ctx, tuple(self.args), self.kwargs))
+        try:
+            then = dict(_bound(request.fn, request.takes_ctx, tuple(self.args), self.kwargs))
+        except TypeError:  # the function takes other arguments now
+            then = dict(zip(self.prints, self.args, strict=False)) | self.kwargs
         now = dict(_bound(request.fn, request.takes_ctx, request.args, request.kwargs))
         changed = [
             f"{name} {_shown(then.get(name))} -> {_shown(now.get(name))}"
             for name in dict.fromkeys([*self.prints, *request.prints])
             if self.prints.get(name) != (request.prints[name].hex() if name in request.prints else None)
         ]
-        return "; ".join(changed) or "another function"
+        return "; ".join(changed)
 
     def as_request(self, request: Request) -> Request:
         """
@@ -152,7 +156,10 @@ class RecordedRequest:
 
 
 def _shown(value: Any) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception:  # the author's
+        text = f"<{type(value).__name__}>"
     return text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."
 
 
@@ -198,6 +205,20 @@ def _bound(
     return bind_arguments(functools.partial(fn, **kwargs) if kwargs else fn, args, given=int(takes_ctx))
 
 
+def _with_defaults(
+    fn: Callable[..., Any], takes_ctx: bool, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Write a function's defaults out: a call after doubt must not meet others than the first one did."""
+    try:
+        signature = signature_of(fn)
+    except (TypeError, ValueError):
+        return args, kwargs  # a builtin without a signature
+    given = int(takes_ctx)
+    bound = signature.bind(*(None,) * given, *args, **kwargs)
+    bound.apply_defaults()
+    return bound.args[given:], bound.kwargs
+
+
 def make_request(
     name: str, fn: Callable[..., Any], args: tuple[Any, ...], *, secrets: Secrets | None = None
 ) -> Request:
@@ -222,6 +243,7 @@ def make_request(
             f"the request: use a function of the module and pass what it needs by position"
         )
     takes_ctx = takes_context(fn)
+    args, kwargs = _with_defaults(fn, takes_ctx, args, kwargs)
     prints: dict[str, bytes] = {}
     for argument, value in _bound(fn, takes_ctx, args, kwargs):
         try:

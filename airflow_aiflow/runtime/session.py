@@ -16,7 +16,9 @@ from airflow_aiflow.llm.call import ModelCaller
 from airflow_aiflow.runtime.deadline import Deadlines
 from airflow_aiflow.runtime.gate import Gate
 from airflow_aiflow.runtime.heartbeat import Heartbeat
+from airflow_aiflow.runtime.interrupts import author
 from airflow_aiflow.runtime.journal import Journal
+from airflow_aiflow.runtime.one_at_a_time import OneAtATime
 from airflow_aiflow.runtime.payloads import Payloads
 from airflow_aiflow.runtime.recorder import Recorder
 from airflow_aiflow.runtime.replay import Replay
@@ -61,6 +63,7 @@ class Session:
     gate: Gate
     deadlines: Deadlines
     heartbeat: Heartbeat
+    effects_in_hand: OneAtATime
     spool: Spool | None = None
     step_timeout: float | None = None
 
@@ -74,6 +77,14 @@ class Session:
         """Name the attempt in messages."""
         return f"attempt {self.taken.number} of {self.attempt.execution}"
 
+    def pause(self, seconds: float) -> None:
+        """
+        Wait, with nothing of ours held: a signal may raise, and the attempt's end is not slept through.
+
+        :param seconds: at most this long.
+        """
+        author(self.services.clock.wait, seconds, until=lambda: self.gate.signal is not None)
+
     def keep_unstorable(self, name: str, value: Any, error: PayloadEncodeError) -> None:
         """
         Keep, as text for people, a paid result that can't be stored.
@@ -84,6 +95,9 @@ class Session:
         """
         if self.spool is None:
             return
-        text = self.services.host.redact(repr(value))
-        path = self.spool.keep_text(name, f"{self.where}\n{error}\n{text}\n")
+        try:
+            path = self.spool.keep_text(name, f"{self.where}\n{error}\n{self.payloads.as_text(value)}\n")
+        except OSError as trouble:
+            error.add_note(f"aiflow: the result of '{name}' could not be kept in the spool: {trouble}")
+            return
         error.add_note(f"aiflow: the result of '{name}' is kept as text in {path.name} in the spool")

@@ -2,7 +2,8 @@
 Keep outcomes that can't reach the ledger on this host's disk until they can.
 
 One file a record, readable by the owner alone, synced to disk, sealed. They are taken in by the same idempotent
-statements, before the read at each take-over on that host, so a paid answer is not lost with the connection.
+statements, before the read at each take-over on that host, so a paid answer is not lost with the connection. A file
+that can't be taken in stays and is named: it must neither be lost nor keep any task of this host from starting.
 """
 
 from __future__ import annotations
@@ -18,29 +19,27 @@ from uuid import UUID, uuid4
 
 from airflow_aiflow.durable.effect import Outcome
 from airflow_aiflow.durable.execution import Lease
+from airflow_aiflow.durable.identity import ExecutionId
 from airflow_aiflow.durable.payload import decode, encode
 from airflow_aiflow.durable.ports import Host, Ledger
 from airflow_aiflow.durable.record import Batch, StepRecord, Stored, Usage
-from airflow_aiflow.exceptions import PayloadError, SealError
+from airflow_aiflow.exceptions import LedgerError, LedgerUnavailableError, PayloadError, SealError
 
 SUFFIX = ".spool"
 KEPT_SUFFIX = ".kept.txt"
 
 
-def _stored_to_plain(stored: Stored | None) -> Any:
-    return None if stored is None else {"inline": stored.inline, "sha256": stored.sha256}
+def _to_plain(value: Any) -> dict[str, Any] | None:
+    return None if value is None else {field.name: getattr(value, field.name) for field in fields(value)}
 
 
-def _stored_from_plain(plain: Any) -> Stored | None:
+def _stored_from_plain(plain: dict[str, Any] | None) -> Stored | None:
     return None if plain is None else Stored(**plain)
 
 
 def _step_to_plain(record: StepRecord) -> dict[str, Any]:
     plain = {field.name: getattr(record, field.name) for field in fields(StepRecord)}
-    plain["result"] = _stored_to_plain(record.result)
-    usage = record.usage
-    plain["usage"] = usage and {field.name: getattr(usage, field.name) for field in fields(Usage)}
-    return plain
+    return plain | {"result": _to_plain(record.result), "usage": _to_plain(record.usage)}
 
 
 def _step_from_plain(plain: dict[str, Any]) -> StepRecord:
@@ -54,11 +53,13 @@ class Spool:
 
     :param folder: where they lie; made when first needed.
     :param seal_key: the deployment's key; without one a file is sealed against damage, not against forgery.
+    :param execution: whose results this attempt keeps: another ledger may know another execution by the same number.
     """
 
-    def __init__(self, folder: Path, seal_key: bytes | None = None) -> None:
+    def __init__(self, folder: Path, seal_key: bytes | None = None, execution: ExecutionId | None = None) -> None:
         self.folder = folder
         self._key = seal_key or b"aiflow-spool"
+        self._execution = _to_plain(execution)
 
     def keep_steps(self, lease: Lease, generation: int, steps: Iterable[StepRecord]) -> Path:
         """
@@ -69,9 +70,15 @@ class Spool:
         :param steps: the records.
         :return: the file.
         """
-        plain = [_step_to_plain(record) for record in steps]
         return self._write(
-            {"kind": "steps", "pk": lease.execution_pk, "fence": lease.fence, "generation": generation, "steps": plain}
+            {
+                "kind": "steps",
+                "execution": self._execution,
+                "pk": lease.execution_pk,
+                "fence": lease.fence,
+                "generation": generation,
+                "steps": [_step_to_plain(record) for record in steps],
+            }
         )
 
     def keep_outcome(self, intent_id: UUID, outcome: Outcome, result: Stored | None, seal: bytes | None) -> Path:
@@ -81,42 +88,7 @@ class Spool:
         :return: the file.
         """
         plain = {"kind": "outcome", "intent_id": intent_id, "outcome": outcome, "seal": seal}
-        return self._write(plain | {"result": _stored_to_plain(result)})
-
-    def files(self) -> list[Path]:
-        """List what waits, oldest first."""
-        if not self.folder.is_dir():
-            return []
-        return sorted(self.folder.glob(f"*{SUFFIX}"), key=lambda path: path.stat().st_mtime)
-
-    def take_in(self, ledger: Ledger, host: Host) -> int:
-        """
-        Bring everything that waits into the ledger. A file that can't be read stays, and is named in the log.
-
-        :return: how many files were taken in.
-        """
-        taken = 0
-        for path in self.files():
-            try:
-                plain = self._read(path)
-            except PayloadError as error:
-                host.log(f"spooled outcome {path.name} is left alone: {error}", warning=True)
-                continue
-            except FileNotFoundError:
-                continue  # another attempt on this host took it in
-            self._apply(ledger, plain)
-            path.unlink(missing_ok=True)
-            taken += 1
-        return taken
-
-    @staticmethod
-    def _apply(ledger: Ledger, plain: dict[str, Any]) -> None:
-        if plain["kind"] == "steps":
-            steps = tuple(_step_from_plain(step) for step in plain["steps"])
-            ledger.record(Lease(plain["pk"], plain["fence"]), plain["generation"], Batch(steps=steps))
-        else:
-            result = _stored_from_plain(plain["result"])
-            ledger.settle(plain["intent_id"], plain["outcome"], result=result, seal=plain["seal"])
+        return self._write(plain | {"result": _to_plain(result)})
 
     def keep_text(self, name: str, text: str) -> Path:
         """
@@ -127,6 +99,51 @@ class Spool:
         :return: the file.
         """
         return self._put(f"step '{name}' of {text}".encode("utf-8", "backslashreplace"), KEPT_SUFFIX)
+
+    def files(self) -> list[Path]:
+        """List what waits, oldest first."""
+        dated: list[tuple[int, Path]] = []
+        for path in self.folder.glob(f"*{SUFFIX}"):
+            try:
+                dated.append((path.stat().st_mtime_ns, path))
+            except FileNotFoundError:
+                continue  # another attempt on this host took it in
+        return [path for _, path in sorted(dated)]
+
+    def take_in(self, ledger: Ledger, host: Host) -> int:
+        """
+        Bring everything that waits into the ledger. A file that can't be taken in stays, and is named in the log.
+
+        :return: how many files were taken in.
+        :raises LedgerUnavailableError: if the ledger can't be asked now.
+        """
+        taken = 0
+        for path in self.files():
+            try:
+                self._apply(ledger, self._read(path))
+                path.unlink(missing_ok=True)
+            except FileNotFoundError:
+                continue  # another attempt on this host took it in
+            except LedgerUnavailableError:
+                raise
+            except (PayloadError, LedgerError, OSError, LookupError, TypeError, ValueError) as error:
+                host.log(f"spooled outcome {path.name} is left alone: {error}", warning=True)
+                continue
+            taken += 1
+        return taken
+
+    @staticmethod
+    def _apply(ledger: Ledger, plain: dict[str, Any]) -> None:
+        if plain["kind"] == "steps":
+            execution = ExecutionId(**plain["execution"])
+            standing = ledger.standing(execution)
+            if standing is None or standing.execution_pk != plain["pk"] or standing.generation < plain["generation"]:
+                raise LedgerError(f"this ledger does not know {execution} as the one that the result belongs to")
+            steps = tuple(_step_from_plain(step) for step in plain["steps"])
+            ledger.record(Lease(plain["pk"], plain["fence"]), plain["generation"], Batch(steps=steps))
+        else:
+            result = _stored_from_plain(plain["result"])
+            ledger.settle(plain["intent_id"], plain["outcome"], result=result, seal=plain["seal"])
 
     def _write(self, plain: dict[str, Any]) -> Path:
         body = encode(plain).data

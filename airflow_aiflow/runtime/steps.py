@@ -16,10 +16,18 @@ from typing import Any
 import tenacity
 
 from airflow_aiflow.durable.failpoint import failpoint
+from airflow_aiflow.durable.policy import check_name, is_count
 from airflow_aiflow.durable.record import StepRecord, Stored, Usage
 from airflow_aiflow.durable.seal import seal, verify
-from airflow_aiflow.exceptions import PayloadEncodeError, StepTimeoutError
-from airflow_aiflow.runtime.current import current_unit, inside_unit
+from airflow_aiflow.exceptions import (
+    FlowClosedError,
+    FlowOptionError,
+    FlowSignal,
+    PayloadEncodeError,
+    StepTimeoutError,
+)
+from airflow_aiflow.runtime.current import Unit, current_unit, flow_call, inside_unit
+from airflow_aiflow.runtime.interrupts import author
 from airflow_aiflow.runtime.payloads import result_hash
 from airflow_aiflow.runtime.replay import Slot
 from airflow_aiflow.runtime.session import Session
@@ -60,17 +68,64 @@ class StepCall:
     unit_key: str | None = None
 
 
-def refuse_coroutine(method: str, name: str, fn: Callable[..., Any]) -> None:
+def refuse_unfit(method: str, name: str, fn: Callable[..., Any]) -> None:
     """
-    Refuse an ``async def`` function in a sync flow, which would record a coroutine object.
+    Refuse a function whose call would not run its body: ``async def`` in a sync flow, and generators.
 
+    :raises FlowOptionError: if the name is none that the ledger can hold.
     :raises TypeError: with the way out.
     """
+    check_name(method, name)
+    if not callable(fn):
+        raise TypeError(f"flow.{method}({name!r}, ...): {fn!r} is not callable. Nothing ran")
+    shown = getattr(fn, "__name__", fn)
     if inspect.iscoroutinefunction(fn):
         raise TypeError(
-            f"flow.{method}({name!r}, ...): {getattr(fn, '__name__', fn)!s} is a coroutine function; make the task "
+            f"flow.{method}({name!r}, ...): {shown!s} is a coroutine function; make the task "
             f"'async def' and await flow.{method}(...)"
         )
+    if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
+        raise TypeError(
+            f"flow.{method}({name!r}, ...): {shown!s} is a generator function, whose body would not run; "
+            f"return a list instead. Nothing ran"
+        )
+
+
+def refuse_unrun(value: Any) -> Any:
+    """
+    Refuse a result that is the promise of a run: a coroutine or a generator that nobody will drive.
+
+    :param value: what the author's function gave.
+    :return: the value.
+    :raises TypeError: with the way out.
+    """
+    if inspect.isawaitable(value) or inspect.isgenerator(value) or inspect.isasyncgen(value):
+        close = getattr(value, "close", None)
+        if close is not None:
+            close()
+        raise TypeError(f"the function gave a {type(value).__name__}, which nobody runs; give the value itself")
+    return value
+
+
+def call_author(fn: Callable[..., Any], *args: Any) -> Ran:
+    """
+    Run the author's function of a step.
+
+    :param fn: the function.
+    :param args: its arguments.
+    """
+    return Ran(refuse_unrun(author(fn, *args)))
+
+
+def check_retries(method: str, retries: object) -> None:
+    """
+    Check a step's ``retries=``.
+
+    :param method: for the message.
+    :raises FlowOptionError: if it is no whole number from 0.
+    """
+    if not is_count(retries):
+        raise FlowOptionError(f"flow.{method}(): retries must be a whole number from 0, got {retries!r}")
 
 
 def run_step(session: Session, call: StepCall) -> Any:
@@ -81,8 +136,9 @@ def run_step(session: Session, call: StepCall) -> Any:
     :param call: the step.
     :return: the decoded stored value.
     """
-    done, value = prepare(session, call)
-    return value if done else run_live(session, call, value)
+    with flow_call(session.gate):
+        done, value = prepare(session, call)
+        return value if done else run_live(session, call, value)
 
 
 def prepare(session: Session, call: StepCall) -> tuple[bool, Any]:
@@ -93,14 +149,18 @@ def prepare(session: Session, call: StepCall) -> tuple[bool, Any]:
     :param call: the step.
     :return: (True, its value), or (False, the slot to run it in).
     """
-    session.gate.check()
     unit = current_unit()
-    unit.calls += 1
     slot = session.replay.take(unit.path, call.name, call.fingerprint)
     found = session.replay.steps.get(slot.key)
     if found is not None:
-        return True, replayed(session, call, found)
-    return False, slot
+        try:
+            value = replayed(session, call, found)
+        except BaseException:
+            session.replay.give_back(slot)
+            raise
+    if unit.path:
+        unit.slots[slot.key] = slot
+    return (True, value) if found is not None else (False, slot)
 
 
 def replayed(session: Session, call: StepCall, record: StepRecord) -> Any:
@@ -115,51 +175,79 @@ def replayed(session: Session, call: StepCall, record: StepRecord) -> Any:
     return value
 
 
+def give_back(session: Session, slot: Slot) -> None:
+    """
+    Give a place back whose call failed, or never began.
+
+    :param slot: what ``prepare`` gave.
+    """
+    current_unit().slots.pop(slot.key, None)
+    session.replay.give_back(slot)
+
+
 def run_live(session: Session, call: StepCall, slot: Slot) -> Any:
     """
     Run a step that is not recorded, and record it.
 
     :param slot: its place; given back if it fails.
     """
-    clock = session.services.clock
+    clock, outer = session.services.clock, current_unit()
     try:
-        with session.gate.hand(call.name):
+        with session.gate.hand(call.name, call.timeout):
             began = clock.monotonic()
             with inside_unit(call.name, call.unit_key or slot.key.hex()) as unit:
-                ran = _run(session, call)
+                ran = _run(session, call, unit)
+            if unit.cut:
+                # The author's code swallowed the signal; what it made of it is no result.
+                raise session.gate.signal or FlowClosedError("this flow has ended in the middle of the call")
             if call.kind == "item" and unit.calls:
                 # Its own flow calls are recorded; the item itself is run through again on a resume.
-                session.replay.give_back(slot)
+                give_back(session, slot)
+                _hand_on(session, unit, outer)
                 return ran.value
             failpoint("after_act", call.name)
-            return _record(session, call, slot, ran, (clock.monotonic() - began) * 1000)
+            value = _record(session, call, slot, ran, (clock.monotonic() - began) * 1000)
+            session.replay.forget(unit.slots)
+            return value
     except BaseException as error:
-        session.replay.give_back(slot)
+        give_back(session, slot)
+        if isinstance(error, FlowSignal):
+            outer.cut = True
         if isinstance(error, Exception):
             error.add_note(f"aiflow: in step '{call.name}', {session.where}")
         raise
 
 
-def _run(session: Session, call: StepCall) -> Ran:
+def _hand_on(session: Session, unit: Unit, outer: Unit) -> None:
+    """Let the unit around an unrecorded item keep the item's places, for it may fail yet; the root never does."""
+    if outer.path:
+        outer.slots.update(unit.slots)
+    else:
+        session.replay.forget(unit.slots)
+
+
+def _run(session: Session, call: StepCall, unit: Unit) -> Ran:
     timeout = call.timeout if call.timeout is not None else session.step_timeout
 
     def once() -> Ran:
-        return session.deadlines.run(
-            call.run, timeout, lambda: StepTimeoutError(f"step '{call.name}' did not end within {timeout:g} s")
-        )
+        session.gate.check()  # a further try is a start
+        try:
+            return session.deadlines.run(
+                call.run, timeout, lambda: StepTimeoutError(f"step '{call.name}' did not end within {timeout:g} s")
+            )
+        except BaseException:
+            # The next try of this unit finds what this one recorded.
+            slots, unit.slots = unit.slots, {}
+            session.replay.give_back(*slots.values())
+            raise
 
     if not call.retries:
         return once()
-    clock = session.services.clock
-
-    def sleep(seconds: float) -> None:
-        clock.wait(seconds)
-
     retrying = tenacity.Retrying(
-        retry=tenacity.retry_if_exception_type(Exception),
+        retry=tenacity.retry_if_exception(lambda error: isinstance(error, Exception) and not unit.cut),
         wait=tenacity.wait_random_exponential(multiplier=1, max=LONGEST_PAUSE),
         stop=tenacity.stop_after_attempt(call.retries + 1),
-        sleep=sleep,
+        sleep=session.pause,
         reraise=True,
     )
     return retrying(once)
@@ -199,6 +287,8 @@ def _record(session: Session, call: StepCall, slot: Slot, ran: Ran, duration_ms:
     if prior is not None:
         check_seal(session, prior)
     session.journal.step(record)
+    if slot.unit:
+        session.replay.keep(prior or record)
     return session.payloads.load((prior or record).result, call.name, call.as_type)
 
 

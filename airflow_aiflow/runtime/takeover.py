@@ -7,14 +7,17 @@ The sign is decided on the fence on which it was computed; where that moved mean
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from functools import partial
 
 from airflow_aiflow.durable.attempt import Attempt, Owner
 from airflow_aiflow.durable.execution import ExecutionState, Standing, Taken
 from airflow_aiflow.durable.ports import Clock, Ledger
 from airflow_aiflow.durable.settings import FlowSettings
 from airflow_aiflow.durable.sign import Sign, begins_generation, read_sign
-from airflow_aiflow.exceptions import AttemptSuperseded, LedgerError
+from airflow_aiflow.exceptions import AttemptSuperseded, LedgerError, LedgerUnavailableError
 from airflow_aiflow.runtime import process
+from airflow_aiflow.runtime.patience import Patience
 
 #: How long a killed process gets to vanish; SIGKILL needs no cooperation, only the scheduler's next tick.
 KILL_SECONDS = 10.0
@@ -35,45 +38,54 @@ def take_over(attempt: Attempt, ledger: Ledger, settings: FlowSettings, clock: C
     :return: the lease with its fence, and what stood before.
     :raises AttemptSuperseded: if a later attempt has been at work already.
     """
+    patience = Patience(clock, settings.ledger_patience)
+
+    def look() -> Standing | None:
+        return patience.over(lambda: ledger.standing(attempt.execution))
+
+    answer_lost = False
     for _ in range(MOST_ROUNDS):
-        standing = ledger.standing(attempt.execution)
+        standing = look()
         sign = read_sign(standing.counters if standing else None, attempt.counters)
         if sign is Sign.OLDER:
             raise AttemptSuperseded(f"a later attempt of {attempt.execution} has been at work; this older one ends")
-        if standing is not None and not _freed(standing, attempt, ledger, settings, clock):
+        if standing is not None and not (answer_lost and standing.owner == attempt.owner):
+            if standing.lease_left > 0 and not process.is_dead(standing.owner):
+                patience.over(partial(ledger.want, standing.execution_pk, standing.fence, attempt.counters.ti_id))
+            if not _freed(standing, look, settings, clock):
+                continue
+        try:
+            taken = ledger.take_over(
+                attempt,
+                sign=sign,
+                seen=standing.fence if standing else None,
+                new_generation=begins_generation(sign, attempt.on_clear),
+                ttl=ttl,
+            )
+        except LedgerUnavailableError:
+            # It may have been carried out: then we find ourselves as the owner, and take over once more.
+            answer_lost = True
             continue
-        taken = ledger.take_over(
-            attempt,
-            sign=sign,
-            seen=standing.fence if standing else None,
-            new_generation=begins_generation(sign, attempt.on_clear),
-            ttl=ttl,
-        )
         if taken is not None:
             return taken
-    raise LedgerError(f"{attempt.execution}: other attempts took over {MOST_ROUNDS} times in a row; this one gives up")
+    raise LedgerError(f"{attempt.execution}: {MOST_ROUNDS} take-overs failed in a row; this attempt gives up")
 
 
-def _freed(standing: Standing, attempt: Attempt, ledger: Ledger, settings: FlowSettings, clock: Clock) -> bool:
+def _freed(standing: Standing, look: Callable[[], Standing | None], settings: FlowSettings, clock: Clock) -> bool:
     """Wait for the owner; ``False``: the row moved, look again."""
     if standing.lease_left <= 0:
         # A finished or parked owner may live on for a moment: Airflow is still hearing of it.
         if standing.state is ExecutionState.RUNNING:
             _end_stale(standing.owner, clock)
         return True
-    if process.is_dead(standing.owner):
-        return True
-    ledger.want(standing.execution_pk, standing.fence, attempt.counters.ti_id)
     deadline = clock.monotonic() + settings.handover
-    while clock.monotonic() < deadline:
+    while not process.is_dead(standing.owner) and clock.monotonic() < deadline:
         clock.wait(LOOK_SECONDS)
-        now = ledger.standing(attempt.execution)
+        now = look()
         if now is None or now.fence != standing.fence:
             return False
         if now.lease_left <= 0:
-            return True
-        if process.is_dead(standing.owner):
-            return True
+            break
     return True
 
 
