@@ -112,14 +112,28 @@ def test_events_keep_order_number_and_bytes(world: World) -> None:
     ]
 
 
-@pytest.mark.parametrize("steps", [1, 3])
-def test_a_batch_whose_answer_was_lost_is_written_once(world: World, steps: int) -> None:
+@pytest.mark.parametrize(("steps", "events"), [(1, 1), (1, 2), (3, 2), (2, 0), (0, 1)])
+def test_a_batch_whose_answer_was_lost_is_written_once(world: World, steps: int, events: int) -> None:
     taken = start(world.ledger)
-    batch = Batch(tuple(a_step(f"s{n}") for n in range(steps)), (EventRecord("a", b"1"), EventRecord("b", b"2")))
+    batch = Batch(
+        tuple(a_step(f"s{number}") for number in range(steps)),
+        tuple(EventRecord(f"e{number}", b"1") for number in range(events)),
+    )
     assert world.ledger.record(taken.lease, 1, batch) == [None] * steps
     assert world.ledger.record(taken.lease, 1, batch) == list(batch.steps)
-    assert [event[1:3] for event in world.look(taken.lease.execution_pk).events] == [(1, "a"), (2, "b")]
+    kept = [event[1:3] for event in world.look(taken.lease.execution_pk).events]
+    assert kept == [(number + 1, f"e{number}") for number in range(events)]
     assert len(world.ledger.recorded(taken.lease, 1).steps) == steps
+
+
+def test_a_new_step_with_an_old_event_and_an_old_step_with_a_new_event(world: World) -> None:
+    taken = start(world.ledger)
+    world.ledger.record(taken.lease, 1, Batch((a_step("a"),), (EventRecord("first", b"1"),), 1))
+    assert world.ledger.record(taken.lease, 1, Batch((a_step("b"),), (EventRecord("other", b"2"),), 1)) == [None]
+    again = a_step("a", result=b"other")
+    assert world.ledger.record(taken.lease, 1, Batch((again,), (EventRecord("second", b"3"),), 2)) == [a_step("a")]
+    assert [event[1:3] for event in world.look(taken.lease.execution_pk).events] == [(1, "first"), (2, "second")]
+    assert len(world.ledger.recorded(taken.lease, 1).steps) == 2
 
 
 def test_an_empty_batch_is_nothing(world: World) -> None:
