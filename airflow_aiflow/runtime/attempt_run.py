@@ -161,6 +161,7 @@ class _Run:
             payloads=Payloads(services.store, settings.inline_limit, services.host),
             journal=journal,
             gate=self._gate,
+            interrupts=self._interrupts,
             deadlines=deadlines,
             heartbeat=self._heartbeat,
             effects_in_hand=OneAtATime(),

@@ -12,8 +12,8 @@ from airflow_aiflow.exceptions import FlowClosedError, FlowSignal, NoFlowError
 
 if TYPE_CHECKING:
     from airflow_aiflow.runtime.flow import Flow
-    from airflow_aiflow.runtime.gate import Gate
     from airflow_aiflow.runtime.replay import Slot
+    from airflow_aiflow.runtime.session import Session
 
 
 class Unit:
@@ -59,17 +59,18 @@ def current_unit() -> Unit:
 
 
 @contextmanager
-def flow_call(gate: Gate, *, counts: bool = True) -> Iterator[Unit]:
+def flow_call(session: Session, *, counts: bool = True) -> Iterator[Unit]:
     """
     Make a flow call of the current unit.
 
-    :param gate: refuses it where nothing starts any more.
+    :param session: the attempt at work; refuses the call where nothing starts any more.
     :param counts: whether the call records something that a resume finds without the unit's own record.
     """
     unit = _unit.get()
     unit.calls += counts
     try:
-        gate.check()
+        session.interrupts.deliver()
+        session.gate.check()
         yield unit
     except (FlowSignal, FlowClosedError):
         unit.cut = True

@@ -8,18 +8,14 @@ deadline. A call that has returned keeps its result, however late the signal com
 
 from __future__ import annotations
 
-import signal
 import threading
 from collections.abc import Callable
 from typing import TypeVar
 
 from airflow_aiflow.runtime.alarm import AlarmClock
-from airflow_aiflow.runtime.interrupts import Interrupts
+from airflow_aiflow.runtime.interrupts import DEADLINE_SIGNAL, Interrupts
 
 R = TypeVar("R")
-
-#: Airflow uses SIGALRM for its own time-outs.
-DEADLINE_SIGNAL = signal.SIGUSR2
 
 #: Seconds that an overrun worker thread gets, beyond its deadline, to bring its outcome.
 OVERRUN_GRACE = 10.0

@@ -109,9 +109,9 @@ class EffectCall:
 
         :return: the recorded result.
         """
-        gate = self._session.gate
-        with flow_call(gate), self._session.effects_in_hand.alone(self._effect, gate.check):
-            found = self._session.replay.effects.get(self._effect)
+        session = self._session
+        with flow_call(session), session.effects_in_hand.alone(self._effect, session.gate.check):
+            found = session.replay.effects.get(self._effect)
             return self._carry_out() if found is None else self._done_before(found)
 
     def _carry_out(self) -> Any:

@@ -271,7 +271,7 @@ class Flow:
         from airflow_aiflow.runtime.current import flow_call
         from airflow_aiflow.runtime.maps import MapRun
 
-        with flow_call(self._session.gate):
+        with flow_call(self._session):
             return MapRun(self._session, workers).over(calls)
 
     @overload
@@ -352,7 +352,7 @@ class Flow:
         from airflow_aiflow.runtime.current import flow_call
         from airflow_aiflow.runtime.files import save_file
 
-        with flow_call(self._session.gate, counts=False):
+        with flow_call(self._session, counts=False):
             return save_file(self._session, value, name, media_type)
 
     def load(self, ref: ArtifactRef) -> Any:
@@ -363,5 +363,5 @@ class Flow:
         """
         from airflow_aiflow.runtime.current import flow_call
 
-        with flow_call(self._session.gate, counts=False):
+        with flow_call(self._session, counts=False):
             return ref.load()

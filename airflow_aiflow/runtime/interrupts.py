@@ -27,6 +27,9 @@ Handler = Callable[[int, FrameType | None], object]
 #: Whose handlers raise: Ctrl-C, the end of the process, Airflow's ``execution_timeout``.
 RAISING = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
 
+#: Ours, for deadlines; Airflow uses SIGALRM for its own.
+DEADLINE_SIGNAL = signal.SIGUSR2
+
 #: Seconds until a held signal is rung again: most of our calls are shorter, and nobody waits for less.
 AGAIN_SECONDS = 0.02
 
@@ -105,12 +108,17 @@ class Interrupts:
         """Put the former handlers back, and call those whose signals are held still."""
         for number, before in self._before.items():
             if signal.getsignal(number) == self._on_signal:
-                # A late ring must not end the process, which is what most signals do by default.
-                late = before in (signal.SIG_DFL, None) and number not in RAISING
+                # A late ring must not end the process, which is what the signal does by default.
+                late = number == DEADLINE_SIGNAL and not callable(before)
                 signal.signal(number, signal.SIG_IGN if late else before)  # type: ignore[arg-type]
-        held, self._held = self._held, set()
-        for number in held:
-            if number in RAISING:
+        self._held.discard(DEADLINE_SIGNAL)
+        self.deliver()
+
+    def deliver(self) -> None:
+        """Call the handlers of held signals, where our code is about to start something and holds nothing."""
+        if self._held and threading.current_thread() is self._main:
+            for number in tuple(self._held):
+                self._held.discard(number)
                 self._handlers[number](number, sys._getframe())
 
     def ring(self, number: int) -> None:

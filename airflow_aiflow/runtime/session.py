@@ -16,7 +16,7 @@ from airflow_aiflow.llm.call import ModelCaller
 from airflow_aiflow.runtime.deadline import Deadlines
 from airflow_aiflow.runtime.gate import Gate
 from airflow_aiflow.runtime.heartbeat import Heartbeat
-from airflow_aiflow.runtime.interrupts import author
+from airflow_aiflow.runtime.interrupts import Interrupts, author
 from airflow_aiflow.runtime.journal import Journal
 from airflow_aiflow.runtime.one_at_a_time import OneAtATime
 from airflow_aiflow.runtime.payloads import Payloads
@@ -61,6 +61,7 @@ class Session:
     payloads: Payloads
     journal: Journal
     gate: Gate
+    interrupts: Interrupts
     deadlines: Deadlines
     heartbeat: Heartbeat
     effects_in_hand: OneAtATime

@@ -136,7 +136,7 @@ def run_step(session: Session, call: StepCall) -> Any:
     :param call: the step.
     :return: the decoded stored value.
     """
-    with flow_call(session.gate):
+    with flow_call(session):
         done, value = prepare(session, call)
         return value if done else run_live(session, call, value)
 
