@@ -18,6 +18,8 @@ from airflow_aiflow.storage.postgres import PostgresLedger
 from airflow_aiflow.testing import DurableTask
 from bench.timing import in_turns, median, p95
 
+INSERT = "INSERT INTO aiflow.bench_bare VALUES (%s, %s)"
+
 #: Recorded steps that a resume reads.
 RECORDED = 10_000
 
@@ -51,29 +53,42 @@ def cost_of_safety(dsn: str, rounds: int) -> dict[str, Any]:
     """
     Compare a step and an effect with a bare one-row INSERT and its commit.
 
+    The INSERT is made in both ways that there are: as psycopg does it unless told otherwise, where the commit is a
+    statement of its own (``bare``), and as one statement that commits itself (``autocommit``), which is how the ledger
+    works.
+
     :param dsn: of a migrated ledger.
     :param rounds: turns that each candidate gets.
     """
     numbers = itertools.count()
     text = "x" * 200
-    with psycopg.connect(dsn, autocommit=True) as bare, opened(dsn, "cost") as (_task, flow):
-        bare.execute("CREATE TABLE aiflow.bench_bare (id bigint PRIMARY KEY, body bytea NOT NULL)")
+    with (
+        psycopg.connect(dsn, autocommit=True) as auto,
+        psycopg.connect(dsn) as bare,
+        opened(dsn, "cost") as (_task, flow),
+    ):
+        auto.execute("CREATE TABLE aiflow.bench_bare (id bigint PRIMARY KEY, body bytea NOT NULL)")
         body = text.encode()
 
         def insert() -> None:
-            bare.execute("INSERT INTO aiflow.bench_bare VALUES (%s, %s)", (next(numbers), body))
+            bare.execute(INSERT, (next(numbers), body))
+            bare.commit()
 
         times = in_turns(
             {
                 "bare": insert,
+                "autocommit": lambda: auto.execute(INSERT, (next(numbers), body)),
                 "step": lambda: flow.step("compute", compute, next(numbers), text),
                 "effect": lambda: flow.effect("send", send, (number := next(numbers)), text, key=f"bench/{number}"),
             },
             rounds,
         )
+    medians = {name: median(values) for name, values in times.items()}
     return {
-        "step_ratio": median(times["step"]) / median(times["bare"]),
-        "effect_ratio": median(times["effect"]) / median(times["bare"]),
+        "step_ratio": medians["step"] / medians["bare"],
+        "effect_ratio": medians["effect"] / medians["bare"],
+        "step_autocommit_ratio": medians["step"] / medians["autocommit"],
+        "effect_autocommit_ratio": medians["effect"] / medians["autocommit"],
         "times_ms": {name: {"median": median(values), "p95": p95(values)} for name, values in times.items()},
     }
 
