@@ -51,7 +51,14 @@ def flow_settings() -> FlowSettings:
 def _read(option: str) -> str:
     from airflow.sdk import conf
 
-    return str(conf.get(SECTION, option)).strip()
+    # With the code in the plugins folder alone, Airflow has no provider to take the default from.
+    return str(conf.get(SECTION, option, fallback=_declared(option))).strip()
+
+
+def _declared(option: str) -> str:
+    from airflow_aiflow.get_provider_info import get_provider_info
+
+    return str(get_provider_info()["config"][SECTION]["options"][option]["default"] or "")
 
 
 def _wrong(option: str, wanted: str, got: object) -> AiflowConfigError:

@@ -25,7 +25,6 @@ def dbos_step(dsn: str) -> dict[str, Any]:
     config: DBOSConfig = {
         "name": "bench",
         "system_database_url": dsn,
-        "run_admin_server": False,
         "log_level": "ERROR",
     }
     DBOS(config=config)

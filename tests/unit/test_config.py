@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from airflow_aiflow.config import SECTION, flow_settings
+from airflow_aiflow.durable.lease import LeaseRules
 from airflow_aiflow.durable.settings import FlowSettings
 from airflow_aiflow.exceptions import AiflowConfigError
 from airflow_aiflow.get_provider_info import get_provider_info
@@ -118,3 +119,16 @@ def test_every_option_says_what_airflow_needs_to_show_it() -> None:
 
 def _written(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def test_the_defaults_hold_without_the_providers_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the code in the plugins folder alone, Airflow knows no provider of that name."""
+    from airflow.sdk import conf
+
+    def without_provider(section: str, key: str, **options: object) -> object:
+        return options["fallback"]
+
+    monkeypatch.setattr(conf, "get", without_provider)
+    settings = flow_settings()
+    assert settings.lease == LeaseRules(ttl=30, interval=10)
+    assert settings.seal_key is None
