@@ -57,17 +57,16 @@ def digest(*parts: bytes | str | int) -> bytes:
     :param parts: text, bytes and whole numbers; kinds and lengths are hashed with them.
     :return: 32 bytes, SHA-256.
     """
-    hasher = hashlib.sha256()
+    pieces: list[bytes] = []
     for part in parts:
         if isinstance(part, bytes):
-            kind, raw = b"b", part
+            head, raw = b"b%d:", part
         elif isinstance(part, str):
-            kind, raw = b"s", part.encode("utf-8", "surrogatepass")
+            head, raw = b"s%d:", part.encode("utf-8", "surrogatepass")
         else:
-            kind, raw = b"i", str(part).encode()
-        hasher.update(kind + len(raw).to_bytes(8, "big"))
-        hasher.update(raw)
-    return hasher.digest()
+            head, raw = b"i%d:", b"%d" % part
+        pieces += (head % len(raw), raw)
+    return hashlib.sha256(b"".join(pieces)).digest()
 
 
 def step_key(unit: UnitPath, name: str, fingerprint: bytes, occurrence: int) -> bytes:
