@@ -30,6 +30,9 @@ RAN: list[object] = []
 PATIENCE = 30.0
 
 
+TOLD = threading.Event()
+
+
 class Told(BaseException):
     """Stand for what Airflow raises where a task is told to end."""
 
@@ -42,8 +45,10 @@ def _nothing_ran() -> None:
 @pytest.fixture
 def _told_by_sigterm() -> Iterator[None]:
     def tell(_number: int, _frame: FrameType | None) -> None:
+        TOLD.set()
         raise Told
 
+    TOLD.clear()
     before = signal.signal(signal.SIGTERM, tell)
     try:
         yield
@@ -171,6 +176,8 @@ def test_a_signal_ends_a_map_whose_items_in_hand_are_recorded_and_no_other_begin
     def strike() -> None:
         assert IN_WORKER.wait(PATIENCE)
         os.kill(os.getpid(), signal.SIGTERM)
+        assert TOLD.wait(PATIENCE)
+        # From here to the cancelling of what waits it is a few bytecodes.
         threading.Timer(0.3, GO_ON.set).start()
 
     threading.Thread(target=strike).start()
@@ -209,17 +216,17 @@ def test_deadlines_at_any_moment_of_nested_calls_leave_everything_usable() -> No
         from airflow_aiflow.runtime.current import current_flow
 
         f = current_flow()
-        return [f.step("inner", work, 100 * n + i) for i in range(20)]
+        return [f.step("inner", work, 100 * n + i) for i in range(60)]
 
     def body(f: Flow) -> None:
         nonlocal timeouts
-        for n in range(150):
+        for n in range(100):
             try:
-                got = f.step("outer", nested, n, timeout=dice.uniform(0.0002, 0.006))
+                got = f.step("outer", nested, n, timeout=dice.uniform(0.001, 0.02))
             except StepTimeoutError:
                 timeouts += 1
                 got = f.step("outer", nested, n)
-            assert got == [100 * n + i for i in range(20)]
+            assert got == [100 * n + i for i in range(60)]
 
     task.run(body)
     assert timeouts > 5

@@ -11,7 +11,7 @@ import pytest
 
 from airflow_aiflow.durable.payload import decode
 from airflow_aiflow.durable.settings import FlowSettings
-from airflow_aiflow.exceptions import FlowOptionError, LedgerError, LedgerUnavailableError, PayloadDecodeError
+from airflow_aiflow.exceptions import FlowOptionError, LedgerError, LedgerUnavailableError
 from airflow_aiflow.runtime.current import current_flow
 from airflow_aiflow.runtime.flow import Flow
 from airflow_aiflow.runtime.spool import Spool
@@ -202,38 +202,39 @@ class Plain:
 
 
 @dataclasses.dataclass
-class OnlyOnce:
-    """Be what can't be built again from its own data."""
+class Receipt:
+    """Be what an old release of the author's code gave."""
 
-    n: int
-
-    def __post_init__(self) -> None:
-        if OnlyOnce.__module__ in RAN:
-            raise ValueError("no second time")
-        RAN.append(OnlyOnce.__module__)
+    number: int
 
 
-def promises(n: int) -> OnlyOnce:
-    RAN[:] = [n]
-    return OnlyOnce(n)
+def pay_before(n: int) -> Receipt:
+    RAN.append(n)
+    return Receipt(n)
 
 
-def test_a_result_that_does_not_fit_its_class_is_recorded_before_that_is_said() -> None:
+@dataclasses.dataclass
+class NewReceipt:
+    """Be the same class after a release; it has a field more."""
+
+    number: int
+    currency: str
+
+
+NewReceipt.__qualname__ = Receipt.__qualname__
+
+
+def pay_now(n: int) -> NewReceipt:
+    raise AssertionError("must not be called")
+
+
+def test_an_effect_that_is_done_gives_plain_data_where_its_class_has_changed() -> None:
+    """I17: old rows must load."""
     task = DurableTask()
-    for _ in range(2):
-        with pytest.raises(PayloadDecodeError):
-            task.run(lambda f: f.step("s", promises, 1))
-        with pytest.raises(PayloadDecodeError):
-            task.run(lambda f: f.step("s", work, 2) and f.step("s", promises, 1))
-    assert [1, __name__, 2] == RAN
-
-
-def test_an_effect_that_is_done_gives_plain_data_where_its_class_cannot_be_rebuilt() -> None:
-    task = DurableTask()
-    first = task.run(lambda f: f.effect("e", promises, 2, key="k"))
-    assert first == {"n": 2}
-    assert task.run(lambda f: f.effect("e", promises, 2, key="k")) == first
-    assert [2, __name__] == RAN
+    assert task.run(lambda f: f.effect("e", pay_before, 2, key="k")) == Receipt(2)
+    got: object = task.run(lambda f: f.effect("e", pay_now, 2, key="k"))
+    assert got == {"number": 2}
+    assert RAN == [2]
 
 
 def test_saving_never_stores_a_secret_nor_closes_the_authors_stream(tmp_path: Path) -> None:
