@@ -12,8 +12,7 @@ import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import psutil
 import requests
@@ -21,8 +20,9 @@ import requests
 from airflow_aiflow.exceptions import StackError
 from airflow_aiflow.local import airflow_settings, pid_file
 from airflow_aiflow.local.airflow_client import AirflowClient, heartbeats_since
+from airflow_aiflow.local.folder_server import FolderServer
 from airflow_aiflow.local.ports import LOOPBACK, free_port, keep_or_find, require_free
-from airflow_aiflow.local.private_file import FolderLock, read_json, write_json
+from airflow_aiflow.local.private_file import read_json, write_json
 from airflow_aiflow.local.process import spawn, stop, tail
 
 #: Seconds until all components must be healthy: about ten on two quiet cores, far more on a loaded machine.
@@ -32,7 +32,7 @@ START_POLL = 0.1
 STOP_GRACE = 15.0
 
 
-class AirflowServer:
+class AirflowServer(FolderServer):
     """One Airflow, its state in one folder.
 
     :param folder: Airflow's home; made if it is missing.
@@ -42,6 +42,8 @@ class AirflowServer:
     :param environment: further environment variables, for the tasks.
     :param owned: end Airflow when this process ends, however it ends.
     """
+
+    what = "Airflow"
 
     def __init__(
         self,
@@ -53,52 +55,22 @@ class AirflowServer:
         environment: Mapping[str, str] | None = None,
         owned: bool = True,
     ) -> None:
-        self.folder = folder.absolute()
+        super().__init__(folder, "logs/airflow.log", port, owned=owned)
         self.dags_folder = dags_folder.absolute()
-        self.log = self.folder / "logs" / "airflow.log"
         self.environment: dict[str, str] = {}
-        self._wanted_port = port
         self._options = dict(options or {})
         self._extra = dict(environment or {})
-        self._owned = owned
-        self._lock = FolderLock(self.folder / "lock")
         self._pid_file = self.folder / "server.json"
-        self._port: int | None = None
-        self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
         """Give the address of UI and API."""
-        if self._port is None:
-            raise StackError(f"Airflow in {self.folder} has not been started")
-        return f"http://{LOOPBACK}:{self._port}"
-
-    @property
-    def port(self) -> int:
-        """Give the port of UI and API."""
-        if self._port is None:
-            raise StackError(f"Airflow in {self.folder} has not been started")
-        return self._port
-
-    @property
-    def pid(self) -> int:
-        """Give the pid of the process that keeps the components."""
-        if self._process is None:
-            raise StackError(f"Airflow in {self.folder} is not running")
-        return self._process.pid
+        return f"http://{LOOPBACK}:{self.port}"
 
     @property
     def admin_password(self) -> str:
         """Give the password of the user ``admin``."""
         return airflow_settings.stack_secrets(self.folder)["admin_password"]
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     def client(self) -> AirflowClient:
         """Give a client that logs in as ``admin``."""

@@ -19,16 +19,16 @@ import subprocess
 import time
 import uuid
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import urllib3
 
 from airflow_aiflow.exceptions import StackError
 from airflow_aiflow.local import pid_file
+from airflow_aiflow.local.folder_server import StartedFolderServer
 from airflow_aiflow.local.ports import GRPC_OFFSET, LOOPBACK, free_port, is_free, require_free
 from airflow_aiflow.local.postgres_binaries import INSTALL_HINT
-from airflow_aiflow.local.private_file import FolderLock, read_json, write_json
+from airflow_aiflow.local.private_file import read_json, write_json
 from airflow_aiflow.local.process import spawn, stop, tail
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def find_weed() -> Path:
     return Path(found)
 
 
-class ObjectStoreServer:
+class ObjectStoreServer(StartedFolderServer):
     """One S3 server, its state in one folder.
 
     :param folder: where data, keys and log live; made if it is missing.
@@ -82,40 +82,19 @@ class ObjectStoreServer:
     :param owned: end the server when this process ends, however it ends.
     """
 
+    what = "the S3 server"
+
     def __init__(self, folder: Path, port: int | None = None, *, owned: bool = True) -> None:
-        self.folder = folder.absolute()
-        self.log = self.folder / "objectstore.log"
+        super().__init__(folder, "objectstore.log", port, owned=owned)
         self.region = REGION
         self.access_key = ""
         self.secret_key = ""
-        self._wanted_port = port
-        self._owned = owned
-        self._lock = FolderLock(self.folder / "lock")
         self._ports: dict[str, int] = {}
-        self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def endpoint(self) -> str:
         """Give the S3 address as ``host:port``."""
-        if not self._ports:
-            raise StackError(f"the S3 server in {self.folder} has not been started")
-        return f"{LOOPBACK}:{self._ports['s3']}"
-
-    @property
-    def pid(self) -> int:
-        """Give the server's pid."""
-        if self._process is None:
-            raise StackError(f"the S3 server in {self.folder} is not running")
-        return self._process.pid
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
+        return f"{LOOPBACK}:{self.port}"
 
     def client(self) -> Minio:
         """Give a client with this server's keys."""
@@ -148,6 +127,7 @@ class ObjectStoreServer:
             self._end_leftover()
             for _ in range(LAUNCHES):
                 self._choose_ports()
+                self._port = self._ports["s3"]
                 self._process = self._spawn(weed)
                 if self._wait_ready():
                     pid_file.remember(self.folder / "server.json", self.pid, ports=self._ports)

@@ -17,16 +17,15 @@ import subprocess
 import time
 import uuid
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import psycopg
 
 from airflow_aiflow.exceptions import StackError
 from airflow_aiflow.local import postgres_roles as roles
+from airflow_aiflow.local.folder_server import StartedFolderServer
 from airflow_aiflow.local.ports import LOOPBACK, free_port, keep_or_find, require_free
 from airflow_aiflow.local.postgres_binaries import PostgresBinaries, find_binaries, inspect
-from airflow_aiflow.local.private_file import FolderLock, read_json, write_json, write_private
+from airflow_aiflow.local.private_file import read_json, write_json, write_private
 from airflow_aiflow.local.process import SELF, ProcessIdentity, RunAs, end_stranger, run, spawn, stop, tail
 
 #: Seconds until the server must accept connections; crash recovery of a folder of this size takes about one second.
@@ -42,7 +41,7 @@ LAUNCHES = 5
 MAX_CONNECTIONS = 200
 
 
-class PostgresServer:
+class PostgresServer(StartedFolderServer):
     """One PostgreSQL server, its state in one folder.
 
     :param folder: where data, passwords and log live; made if it is missing.
@@ -51,42 +50,15 @@ class PostgresServer:
     :param owned: end the server when this process ends, however it ends.
     """
 
+    what = "PostgreSQL"
+
     def __init__(
         self, folder: Path, port: int | None = None, *, bin_dir: Path | None = None, owned: bool = True
     ) -> None:
-        self.folder = folder.absolute()
-        self.log = self.folder / "postgres.log"
+        super().__init__(folder, "postgres.log", port, owned=owned)
         self.data = self.folder / "data"
-        self._wanted_port = port
         self._bin_dir = bin_dir
-        self._owned = owned
-        self._lock = FolderLock(self.folder / "lock")
         self._passwords: dict[str, str] = {}
-        self._port: int | None = None
-        self._process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def port(self) -> int:
-        """Give the TCP port of the started server."""
-        if self._port is None:
-            raise StackError(f"PostgreSQL in {self.folder} has not been started")
-        return self._port
-
-    @property
-    def pid(self) -> int:
-        """Give the postmaster's pid."""
-        if self._process is None:
-            raise StackError(f"PostgreSQL in {self.folder} is not running")
-        return self._process.pid
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     def password(self, role: str) -> str:
         """Give a role's password."""

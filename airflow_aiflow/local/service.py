@@ -7,20 +7,19 @@ import email.policy
 import os
 import secrets
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from email.message import EmailMessage
 from pathlib import Path
-from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from airflow_aiflow.exceptions import StackError
 from airflow_aiflow.local import pid_file
 from airflow_aiflow.local.fault import Fault, write_faults
+from airflow_aiflow.local.folder_server import StartedFolderServer
 from airflow_aiflow.local.ports import LOOPBACK, keep_or_find, require_free
-from airflow_aiflow.local.private_file import FolderLock, write_private
+from airflow_aiflow.local.private_file import write_private
 from airflow_aiflow.local.process import spawn, stop, tail
 from airflow_aiflow.local.request_log import CountedRequest, read_events, read_requests
 
@@ -40,7 +39,7 @@ def child_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     return {**kept, **(extra or {})}
 
 
-class PythonService:
+class PythonService(StartedFolderServer):
     """One service process.
 
     :param folder: where its files and log live; made if it is missing.
@@ -49,41 +48,11 @@ class PythonService:
     """
 
     module: ClassVar[str]
-    what: ClassVar[str]
 
     def __init__(self, folder: Path, port: int | None = None, *, owned: bool = True) -> None:
-        self.folder = folder.absolute()
-        self.log = self.folder / "service.log"
+        super().__init__(folder, "service.log", port, owned=owned)
         self.control_file = self.folder / "control.json"
         self._pid_file = self.folder / "server.json"
-        self._wanted_port = port
-        self._owned = owned
-        self._lock = FolderLock(self.folder / "lock")
-        self._port: int | None = None
-        self._process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def port(self) -> int:
-        """Give the TCP port of the started service."""
-        if self._port is None:
-            raise StackError(f"{self.what} in {self.folder} has not been started")
-        return self._port
-
-    @property
-    def pid(self) -> int:
-        """Give the service's pid."""
-        if self._process is None:
-            raise StackError(f"{self.what} in {self.folder} is not running")
-        return self._process.pid
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     def start(self) -> None:
         """Start the service and wait until it listens.
