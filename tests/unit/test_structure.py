@@ -38,7 +38,7 @@ ALLOWED: dict[str, set[str]] = {
     "storage": DOMAIN,
     "llm": DOMAIN,
     "runtime": DOMAIN | {"storage", "llm"},
-    "config": DOMAIN,
+    "config": DOMAIN | {"get_provider_info"},
     "hooks": WORK | {"config"},
     "links": {"config", "exceptions"},
     "xcom": DOMAIN | {"hooks"},

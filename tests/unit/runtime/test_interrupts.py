@@ -153,7 +153,7 @@ def test_a_signal_ends_an_effect_in_mid_call_and_leaves_a_doubt() -> None:
 def struck_in_call(n: int) -> None:
     RAN.append(n)
     os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(PATIENCE)
+    threading.Event().wait(PATIENCE)
 
 
 IN_WORKER = threading.Event()
