@@ -15,6 +15,7 @@ from uuid import UUID
 from airflow_aiflow.durable.effect import EffectRecord, EffectState
 from airflow_aiflow.durable.identity import OWN_KEY, EffectId
 from airflow_aiflow.durable.policy import EffectOptions
+from airflow_aiflow.durable.record import Stored
 from airflow_aiflow.exceptions import EffectConflictError, EffectInDoubtError, LedgerError
 from airflow_aiflow.runtime.process import is_dead
 from airflow_aiflow.runtime.requests import RecordedRequest, Request
@@ -31,6 +32,15 @@ class OpenIntent:
     repeat: int
     #: The worker's clock before the intent was asked for, seconds since boot.
     began: float
+
+
+def shown_key(effect: EffectId) -> str:
+    """
+    Write an effect's key for people.
+
+    :param effect: its identity.
+    """
+    return "(no key)" if effect.key == OWN_KEY else effect.key
 
 
 class Doubts:
@@ -98,6 +108,27 @@ class Doubts:
             raise EffectInDoubtError(self._message(found)) from error
         raise error
 
+    def twice(self, intended: OpenIntent, stored: Stored) -> Stored:
+        """
+        Tell people that a call of ours was applied beside another one, or may have been.
+
+        :param intended: the intent; its success is recorded.
+        :param stored: its result.
+        :return: the result that stands, whoever brought it: every try must get the same.
+        """
+        session, effect = self._session, intended.effect
+        session.services.host.log(
+            f"effect '{self._name}' key {shown_key(effect)} may have happened twice: a call that was in doubt, or a "
+            f"repeat, was applied as well. Look at the target",
+            warning=True,
+        )
+        session.recorder.note("effect_twice", {"name": self._name, "key": effect.key})
+        with contextlib.suppress(LedgerError):
+            found = session.recorder.effect(effect)
+            if found is not None and found.state is EffectState.SUCCEEDED and found.result is not None:
+                return found.result
+        return stored
+
     def mark(self, intent_id: UUID) -> None:
         """
         Put an intent of our own in doubt; where the ledger is lost, its lapsed lease says the same.
@@ -109,19 +140,21 @@ class Doubts:
 
     def _gone(self, found: EffectRecord) -> EffectRecord:
         """Wait until the owner of an open intent is gone, then put it in doubt; give the row as it is then."""
-        session, recorder = self._session, self._session.recorder
+        session, recorder, spool = self._session, self._session.recorder, self._session.spool
         settings, clock = session.services.settings, session.services.clock
         deadline = clock.monotonic() + settings.busy_wait
         while found.state is EffectState.INTENDED:
             ours = found.lease == session.taken.lease
             dead = not found.live and is_dead(found.owner) is True
-            if ours or dead or (not found.live and found.gone_in <= 0):
+            if ours and spool is not None and spool.take_in(session.services.ledger, session.services.host):
+                pass  # the outcome may have been among what waited there
+            elif ours or dead or (not found.live and found.gone_in <= 0):
                 session.gate.check()
                 recorder.doubt(found.intent_id)
             elif clock.monotonic() >= deadline:
                 session.gate.park(
                     max(found.gone_in, settings.reschedule_delay),
-                    f"effect '{self._name}' key {self._key(found)} is in the hands of {found.execution}",
+                    f"effect '{self._name}' key {shown_key(found.effect)} is in the hands of {found.execution}",
                 )
             else:
                 session.gate.check()
@@ -131,15 +164,12 @@ class Doubts:
             found = again
         return found
 
-    def _key(self, found: EffectRecord) -> str:
-        return "(no key)" if found.effect.key == OWN_KEY else found.effect.key
-
     def _message(self, found: EffectRecord) -> str:
         dead = is_dead(found.owner) is True
         sure = "its process is verified dead" if dead else "its process is presumed gone, not verified dead"
         return (
-            f"effect '{self._name}' key {self._key(found)} (#{found.effect_pk}) was begun {found.intended_at:%H:%M:%S} "
-            f"UTC by attempt {found.attempt_number} of {found.execution} and has no outcome; {sure}. Nothing was sent "
-            f"now. Look at the target: a person must say whether it happened. A target that dedups by "
-            f"ctx.idempotency_key can be called again by itself with on_in_doubt='retry'"
+            f"effect '{self._name}' key {shown_key(found.effect)} (#{found.effect_pk}) was begun "
+            f"{found.intended_at:%H:%M:%S} UTC by attempt {found.attempt_number} of {found.execution} and has no "
+            f"outcome; {sure}. Nothing was sent now. Look at the target: a person must say whether it happened. A "
+            f"target that dedups by ctx.idempotency_key can be called again by itself with on_in_doubt='retry'"
         )

@@ -27,13 +27,13 @@ from airflow_aiflow.durable.effect import (
     LeaseLapsed,
 )
 from airflow_aiflow.durable.failpoint import failpoint
-from airflow_aiflow.durable.identity import OWN_KEY, EffectId, idempotency_key
+from airflow_aiflow.durable.identity import EffectId, idempotency_key
 from airflow_aiflow.durable.policy import EffectOptions
 from airflow_aiflow.durable.record import Stored
 from airflow_aiflow.exceptions import AttemptSuperseded, EffectOptionError, EffectTimeoutError, FlowOptionError
 from airflow_aiflow.runtime.conflict import judge
 from airflow_aiflow.runtime.current import flow_call
-from airflow_aiflow.runtime.doubt import Doubts, OpenIntent
+from airflow_aiflow.runtime.doubt import Doubts, OpenIntent, shown_key
 from airflow_aiflow.runtime.payloads import result_type
 from airflow_aiflow.runtime.requests import EffectContext, Request, make_request
 from airflow_aiflow.runtime.session import Session
@@ -213,10 +213,12 @@ class EffectCall:
         session, name = self._session, self._effect.name
         stored, secret = self._stored(value)
         failpoint("before_record", name)
-        session.recorder.settle(intent.intent_id, "succeeded", stored)
+        settled = session.recorder.settle(intent.intent_id, "succeeded", stored)
         failpoint("after_record", name)
+        if settled.duplicate_suspected:
+            stored = self._doubts.twice(intent, stored)
         session.recorder.note("effect", {"name": name, "key": self._effect.key, "outcome": "succeeded"})
-        session.journal.effect(name, self._shown_key, "done")
+        session.journal.effect(name, shown_key(self._effect), "done")
         return value if secret else session.payloads.load_done(stored, name, self._as_type)
 
     def _stored(self, value: Any) -> tuple[Stored, bool]:
@@ -262,12 +264,8 @@ class EffectCall:
         by = "" if ours else f" by run {found.execution.run_id}"
         session.journal.effect(
             name,
-            self._shown_key,
+            shown_key(self._effect),
             f"done before{by}: not sent again{note}",
             warning=bool(note) or found.execution.run_id != session.attempt.execution.run_id,
         )
         return value
-
-    @property
-    def _shown_key(self) -> str:
-        return "(no key)" if self._effect.key == OWN_KEY else self._effect.key

@@ -6,13 +6,16 @@ import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
 from airflow_aiflow.durable.execution import Lease
+from airflow_aiflow.durable.record import Stored
 from airflow_aiflow.durable.settings import FlowSettings
 from airflow_aiflow.exceptions import (
     ArtifactUnavailableError,
+    AttemptParked,
     EffectConflictError,
     EffectInDoubtError,
     EffectKeyRequiredError,
@@ -439,3 +442,103 @@ def mail_each(to: str) -> object:
 def open_lease(task: DurableTask) -> Lease:
     with open_flow(task.attempt(), task.services) as f:
         return f.lease
+
+
+ENTERED, LEAVE = threading.Event(), threading.Event()
+
+
+def held_call(ctx: EffectContext, to: str) -> str:
+    SENT.append(to)
+    ENTERED.set()
+    assert LEAVE.wait(PATIENCE)
+    return f"by call {len(SENT)}"
+
+
+def at_once(ctx: EffectContext, to: str) -> str:
+    SENT.append(to)
+    return f"by call {len(SENT)}"
+
+
+class TwoRuns:
+    """Two executions that share a business key, each with its own worker."""
+
+    def __init__(self, *, busy_wait: float) -> None:
+        ENTERED.clear()
+        LEAVE.clear()
+        clock = SystemClock()
+        ledger = MemoryLedger(clock)
+        settings = FlowSettings(busy_wait=busy_wait)
+        self.first = DurableTask(ledger=ledger, clock=clock, run_id="r1", settings=settings)
+        self.second = DurableTask(ledger=ledger, clock=clock, run_id="r2", settings=settings)
+        self.results: list[object] = []
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self) -> None:
+        self.results.append(self.first.run(lambda f: f.effect("pay", held_call, "a", key="k")))
+
+    def __enter__(self) -> TwoRuns:
+        self._thread.start()
+        assert ENTERED.wait(PATIENCE)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        LEAVE.set()
+        self._thread.join(PATIENCE)
+        assert not self._thread.is_alive()
+
+
+def test_another_execution_waits_for_the_one_at_work_and_takes_its_result() -> None:
+    with TwoRuns(busy_wait=PATIENCE) as runs:
+        threading.Timer(0.3, LEAVE.set).start()
+        assert runs.second.run(lambda f: f.effect("pay", held_call, "a", key="k")) == "by call 1"
+    assert runs.results == ["by call 1"]
+    assert SENT == ["a"]
+
+
+def test_another_execution_gives_its_slot_back_and_comes_again() -> None:
+    with TwoRuns(busy_wait=0.2) as runs, pytest.raises(AttemptParked, match="in the hands of"):
+        runs.second.run(lambda f: f.effect("pay", held_call, "a", key="k", on_in_doubt="retry"))
+    runs.second.same_again()
+    assert runs.second.run(lambda f: f.effect("pay", held_call, "a", key="k")) == "by call 1"
+    assert SENT == ["a"]
+
+
+def test_a_late_outcome_beside_a_policys_retry_is_kept_told_and_replayed() -> None:
+    """Both calls went out with one key; whoever recorded first is what every try gets."""
+    clock = ManualClock()
+    ledger = MemoryLedger(clock)
+    task = DurableTask(ledger=ledger, clock=clock)
+    real = ledger.settle
+
+    def late_first(intent_id: object, *rest: object, **more: object) -> object:
+        ledger.settle = real  # type: ignore[method-assign]
+        # The frozen first call comes back a moment before the second one is recorded.
+        real(OPEN[0], "succeeded", result=Stored(inline=b'"by the first"'))
+        return real(intent_id, *rest, **more)  # type: ignore[arg-type]
+
+    OPEN.clear()
+    with pytest.raises(OSError, match="lost"):
+        task.run(lambda f: f.effect("pay", lose_every_reply, "a", key="k", on_in_doubt="retry", retries=0))
+    OPEN.extend(ledger._tables.intents)
+    ledger.settle = late_first  # type: ignore[method-assign, assignment]
+    assert task.run(lambda f: f.effect("pay", at_once, "a", key="k", on_in_doubt="retry")) == "by the first"
+    assert any("twice" in line for line in task.host.warnings)
+    assert "effect_twice" in [event.kind for event in ledger.events(task.execution)]
+    assert task.run(lambda f: f.effect("pay", at_once, "a", key="k")) == "by the first"
+
+
+OPEN: list[UUID] = []
+
+
+def test_a_success_that_lies_in_the_spool_is_no_doubt_to_a_second_call(tmp_path: Path) -> None:
+    world = Shaky(tmp_path)
+
+    def body(f: Flow) -> object:
+        world.ledger.arm(down=(2, 40))
+        with pytest.raises(LedgerUnavailableError):
+            f.effect("pay", at_once, "a", key="k", on_in_doubt="retry")
+        world.ledger.arm()
+        return f.effect("pay", at_once, "a", key="k", on_in_doubt="retry")
+
+    assert world.run(body) == "by call 1"
+    assert SENT == ["a"]

@@ -216,17 +216,17 @@ def test_deadlines_at_any_moment_of_nested_calls_leave_everything_usable() -> No
         from airflow_aiflow.runtime.current import current_flow
 
         f = current_flow()
-        return [f.step("inner", work, 100 * n + i) for i in range(60)]
+        return [f.step("inner", work, 1000 * n + i) for i in range(200)]
 
     def body(f: Flow) -> None:
         nonlocal timeouts
-        for n in range(100):
+        for n in range(60):
             try:
-                got = f.step("outer", nested, n, timeout=dice.uniform(0.001, 0.02))
+                got = f.step("outer", nested, n, timeout=dice.uniform(0.001, 0.012))
             except StepTimeoutError:
                 timeouts += 1
                 got = f.step("outer", nested, n)
-            assert got == [100 * n + i for i in range(60)]
+            assert got == [1000 * n + i for i in range(200)]
 
     task.run(body)
     assert timeouts > 5
