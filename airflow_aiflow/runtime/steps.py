@@ -192,11 +192,13 @@ def run_live(session: Session, call: StepCall, slot: Slot) -> Any:
     :param slot: its place; given back if it fails.
     """
     clock, outer = session.services.clock, current_unit()
+    timeout = call.timeout if call.timeout is not None else session.step_timeout
+    unit = None
     try:
-        with session.gate.hand(call.name, call.timeout):
+        with session.gate.hand(call.name, timeout):
             began = clock.monotonic()
             with inside_unit(call.name, call.unit_key or slot.key.hex()) as unit:
-                ran = _run(session, call, unit)
+                ran = _run(session, call, unit, timeout)
             if unit.cut:
                 # The author's code swallowed the signal; what it made of it is no result.
                 raise session.gate.signal or FlowClosedError("this flow has ended in the middle of the call")
@@ -211,6 +213,8 @@ def run_live(session: Session, call: StepCall, slot: Slot) -> Any:
             return value
     except BaseException as error:
         give_back(session, slot)
+        if unit is not None:
+            _give_back_inside(session, unit)
         if isinstance(error, FlowSignal):
             outer.cut = True
         if isinstance(error, Exception):
@@ -226,9 +230,13 @@ def _hand_on(session: Session, unit: Unit, outer: Unit) -> None:
         session.replay.forget(unit.slots)
 
 
-def _run(session: Session, call: StepCall, unit: Unit) -> Ran:
-    timeout = call.timeout if call.timeout is not None else session.step_timeout
+def _give_back_inside(session: Session, unit: Unit) -> None:
+    """Let the next run of a unit find what this one recorded."""
+    slots, unit.slots = unit.slots, {}
+    session.replay.give_back(*slots.values())
 
+
+def _run(session: Session, call: StepCall, unit: Unit, timeout: float | None) -> Ran:
     def once() -> Ran:
         session.gate.check()  # a further try is a start
         try:
@@ -236,9 +244,7 @@ def _run(session: Session, call: StepCall, unit: Unit) -> Ran:
                 call.run, timeout, lambda: StepTimeoutError(f"step '{call.name}' did not end within {timeout:g} s")
             )
         except BaseException:
-            # The next try of this unit finds what this one recorded.
-            slots, unit.slots = unit.slots, {}
-            session.replay.give_back(*slots.values())
+            _give_back_inside(session, unit)
             raise
 
     if not call.retries:

@@ -359,3 +359,14 @@ def effect_in_step(n: int) -> object:
 
 def step_in_effect(n: int) -> object:
     return current_flow().step("read", work, n)
+
+
+def test_the_watchdog_gives_a_unit_in_hand_its_own_timeout_and_the_time_to_record() -> None:
+    """Else an effect that may take an hour would be cut after the hand-over's two minutes, and be in doubt."""
+    with flow() as f:
+        session = f._session
+        now = session.services.clock.monotonic()
+        assert session.heartbeat._patient_until(now) == now + 120
+        with session.gate.hand("quick"), session.gate.hand("slow", 3600):
+            assert session.heartbeat._patient_until(now) == now + 3610
+        assert session.heartbeat._patient_until(now) == now + 120

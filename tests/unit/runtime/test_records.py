@@ -16,7 +16,7 @@ from airflow_aiflow.runtime.current import current_flow
 from airflow_aiflow.runtime.flow import Flow
 from airflow_aiflow.runtime.spool import Spool
 from airflow_aiflow.storage.memory import MemoryLedger
-from airflow_aiflow.testing import DurableTask, ManualClock, TestingHost, flow
+from airflow_aiflow.testing import DurableTask, ManualClock, ScriptedModels, TestingHost, flow
 from tests.unit.runtime.shaky_ledger import ShakyLedger
 
 RAN: list[object] = []
@@ -266,3 +266,23 @@ def test_an_attempt_that_cannot_start_gives_its_lease_back(tmp_path: Path) -> No
     standing = world.ledger.standing(world.task.execution)
     assert standing is not None
     assert standing.lease_left == 0
+
+
+def ask_inside() -> str:
+    answer: str = current_flow().llm("ask", "one")
+    return answer
+
+
+def test_a_step_whose_record_failed_finds_what_was_paid_inside_it(tmp_path: Path) -> None:
+    world = World(tmp_path, ledger_patience=0.0)
+    models = ScriptedModels()
+    world.task.models = models
+
+    def body(f: Flow) -> str:
+        world.ledger.arm(down=(2, 2))  # the inner call is recorded, the step around it is not
+        with pytest.raises(LedgerUnavailableError):
+            f.step("outer", ask_inside)
+        return f.step("outer", ask_inside)
+
+    assert world.task.run(body) == "answer to: one"
+    assert len(models.requests) == 1
