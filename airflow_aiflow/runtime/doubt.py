@@ -17,6 +17,7 @@ from airflow_aiflow.durable.identity import OWN_KEY, EffectId
 from airflow_aiflow.durable.policy import EffectOptions
 from airflow_aiflow.durable.record import Stored
 from airflow_aiflow.exceptions import EffectConflictError, EffectInDoubtError, LedgerError
+from airflow_aiflow.runtime.effect_seal import check_effect
 from airflow_aiflow.runtime.process import is_dead
 from airflow_aiflow.runtime.requests import RecordedRequest, Request
 from airflow_aiflow.runtime.session import Session
@@ -30,6 +31,7 @@ class OpenIntent:
     intent_id: UUID
     intent_no: int
     repeat: int
+    request_fp: bytes
     #: The worker's clock before the intent was asked for, seconds since boot.
     began: float
 
@@ -126,6 +128,7 @@ class Doubts:
         with contextlib.suppress(LedgerError):
             found = session.recorder.effect(effect)
             if found is not None and found.state is EffectState.SUCCEEDED and found.result is not None:
+                check_effect(session.services.settings.seal_key, found)
                 return found.result
         return stored
 

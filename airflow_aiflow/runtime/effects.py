@@ -34,6 +34,7 @@ from airflow_aiflow.exceptions import AttemptSuperseded, EffectOptionError, Effe
 from airflow_aiflow.runtime.conflict import judge
 from airflow_aiflow.runtime.current import flow_call
 from airflow_aiflow.runtime.doubt import Doubts, OpenIntent, shown_key
+from airflow_aiflow.runtime.effect_seal import check_effect, seal_effect
 from airflow_aiflow.runtime.payloads import result_type
 from airflow_aiflow.runtime.requests import EffectContext, Request, make_request
 from airflow_aiflow.runtime.session import Session
@@ -167,7 +168,9 @@ class EffectCall:
             answer = session.recorder.intend(intent)
             if isinstance(answer, Intended):
                 failpoint("after_intent", name)
-                return OpenIntent(self._effect, answer.intent_id, answer.intent_no, answer.repeat, began)
+                return OpenIntent(
+                    self._effect, answer.intent_id, answer.intent_no, answer.repeat, intent.request_fp, began
+                )
             if isinstance(answer, AlreadyThere):
                 return answer.found
             if isinstance(answer, FenceMoved):
@@ -213,7 +216,9 @@ class EffectCall:
         session, name = self._session, self._effect.name
         stored, secret = self._stored(value)
         failpoint("before_record", name)
-        settled = session.recorder.settle(intent.intent_id, "succeeded", stored)
+        key, taken = session.services.settings.seal_key, session.taken
+        seal = seal_effect(key, taken.lease, taken.generation, intent.intent_id, intent.request_fp, stored)
+        settled = session.recorder.settle(intent.intent_id, "succeeded", stored, seal)
         failpoint("after_record", name)
         if settled.duplicate_suspected:
             stored = self._doubts.twice(intent, stored)
@@ -258,6 +263,7 @@ class EffectCall:
 
     def _done_before(self, found: EffectRecord) -> Any:
         session, name = self._session, self._effect.name
+        check_effect(session.services.settings.seal_key, found)
         note = judge(session, found, self._request, self._options)
         value = None if found.result is None else session.payloads.load_done(found.result, name, self._as_type)
         ours = found.execution == session.attempt.execution

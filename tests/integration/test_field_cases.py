@@ -245,6 +245,15 @@ def test_loading_a_row_runs_code(task: DurableTask, dsn: str, planted: bytes) ->
     assert CALLS == ["called"]
 
 
+def test_an_edited_result_of_an_effect_is_replayed(task: DurableTask, dsn: str) -> None:
+    task.run(lambda f: f.effect("mail", record, "x"))
+    with psycopg.connect(dsn) as connection:
+        connection.execute("UPDATE aiflow.intent SET result = %s WHERE execution_id = %s", (b'"forged"', _pk(task)))
+    with pytest.raises(SealError, match="'mail'"):
+        task.run(lambda f: f.effect("mail", record, "x"))
+    assert CALLS == ["sent"]
+
+
 def leak() -> dict[str, str]:
     CALLS.append("called")
     return {"Authorization": f"Bearer {SECRET}"}
