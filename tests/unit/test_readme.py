@@ -54,10 +54,12 @@ def test_its_figures_are_those_that_were_measured(page: str) -> None:
 
 
 def test_the_table_is_written_from_the_results() -> None:
-    times = {name: {"median": 0.25, "p95": 0.5} for name in ("bare", "step", "effect")}
+    times = {name: {"median": 0.25, "p95": 0.5} for name in ("bare", "autocommit", "step", "effect")}
     results = {
         "step_ratio": 1.234,
         "effect_ratio": 2.345,
+        "step_autocommit_ratio": 1.5,
+        "effect_autocommit_ratio": 3.25,
         "resume_ratio": 1.9,
         "resume_memory_mib": 14.2,
         "dbos_step_ratio": None,
