@@ -77,7 +77,7 @@ def test_the_table_is_written_from_the_results() -> None:
     }
     demo |= {"emails": 1, "records": 1, "seconds_lost": 3.65}
     written = measured.filled(TEXT, results, demo)
-    assert "| a recorded step over a bare one-row INSERT and commit | 1.23 | at most 1.5 |" in written
+    assert "| a recorded step over a bare one-row INSERT and its COMMIT | 1.23 | at most 1.5 |" in written
     assert "killed 4 times:\n12 model calls needed, 13 made (20 without" in written
     assert "DBOS" not in written.partition("## What it costs")[2]
     assert measured.filled(written, results, demo) == written
