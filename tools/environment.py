@@ -73,15 +73,15 @@ def build(wanted: set[str]) -> int:
     stamp = read_stamp()
     STAMP.unlink(missing_ok=True)
     if stamp.key and not stamp.is_from_here():
-        print(f"Making {VENV.name} anew (it was made elsewhere or by another Python)", flush=True)
+        say(f"Making {VENV.name} anew (it was made elsewhere or by another Python)")
         shutil.rmtree(VENV, ignore_errors=True)
     extras = sorted(wanted | (set(stamp.extras) if VENV.exists() else set()))
     if not works(PYTHON):
-        print(f"Making {VENV.name} with Python {version_label()}", flush=True)
+        say(f"Making {VENV.name} with Python {version_label()}")
         base = getattr(sys, "_base_executable", "") or sys.executable
         if subprocess.run([base, "-m", "venv", "--clear", str(VENV)]).returncode != 0:
             return fail(f"{base} -m venv did not work. On Debian and Ubuntu: apt install python3-venv")
-    print(f"Installing the project with [{','.join(extras)}]", flush=True)
+    say(f"Installing the project with [{','.join(extras)}]")
     if not (install_by_uv(extras) or install_by_pip(extras)):
         return fail("The installation failed; the lines above say why. It needs a package index (PyPI or a mirror).")
     stamp = Stamp(source_key(), tuple(extras), str(VENV), version_label())
@@ -92,12 +92,12 @@ def build(wanted: set[str]) -> int:
 def install_by_uv(extras: Sequence[str]) -> bool:
     """Install by uv, which takes seconds where pip takes a minute; uv itself comes from the package index."""
     if not run([str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "uv"]):
-        print("uv cannot be had here: going on with pip, which takes longer", flush=True)
+        say("uv cannot be had here: going on with pip, which takes longer")
         return False
     command = [str(PYTHON), "-m", "uv", "pip", "install", "--quiet", "--python", str(PYTHON), "--compile-bytecode"]
     command += [] if home_is_writable() else ["--no-cache"]
     if not run([*command, "-c", str(CONSTRAINTS), "-e", requirement(extras)]):
-        print("uv did not work here: going on with pip, which takes longer", flush=True)
+        say("uv did not work here: going on with pip, which takes longer")
         return False
     return True
 
@@ -162,9 +162,14 @@ def locked() -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            print("Waiting for another make that is building .venv", flush=True)
+            say("Waiting for another make that is building .venv")
             fcntl.flock(handle, fcntl.LOCK_EX)
         yield
+
+
+def say(line: str) -> None:
+    """Print a line about progress to standard error: a command's own output stays alone on standard output."""
+    print(line, file=sys.stderr, flush=True)
 
 
 def fail(message: str) -> int:

@@ -8,11 +8,14 @@ whose import takes longer than what the command does.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from airflow_aiflow.cli.home_option import command_line
 from airflow_aiflow.exceptions import AiflowConfigError
 
 VARIABLE = "AIRFLOW_CONN_AIFLOW_LEDGER"
@@ -53,6 +56,29 @@ def find_ledger(options: argparse.Namespace) -> str:
     if value := read_env(path).get(VARIABLE):
         return conninfo_of(value, f"{VARIABLE} in {path}")
     raise AiflowConfigError(f"which ledger? Give --dsn, set {VARIABLE}, or start the embedded stack by `aiflow up`")
+
+
+@contextlib.contextmanager
+def stack_in_mind(options: argparse.Namespace) -> Iterator[None]:
+    """
+    Say that the stack is not running where that is why its ledger does not answer.
+
+    :param options: with ``dsn`` and ``home``.
+    :raises AiflowConfigError: instead of the ledger's silence.
+    """
+    from airflow_aiflow.exceptions import LedgerUnavailableError
+
+    try:
+        yield
+    except LedgerUnavailableError as error:
+        from airflow_aiflow.local.stack_status import owner
+
+        if options.dsn or os.environ.get(VARIABLE) or owner(options.home) is not None:
+            raise
+        raise AiflowConfigError(
+            f"the stack in {options.home} is not running: start it by `{command_line('up', options.home)}`, or say "
+            f"which ledger is meant by --dsn or {VARIABLE}"
+        ) from error
 
 
 def conninfo_of(text: str, where: str) -> str:

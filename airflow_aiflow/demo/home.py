@@ -6,18 +6,48 @@ Only a folder that a demo made is emptied, and only after what a crashed demo le
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import os
 import shutil
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 from airflow_aiflow.exceptions import StackError
 from airflow_aiflow.local import pid_file
-from airflow_aiflow.local.stack_status import owner
+from airflow_aiflow.local.stack_status import refuse_running
 
 MARK = ".aiflow-demo"
 DAG_FILE = "document_review.py"
 #: Seconds that what a crashed demo left gets to end; its owner's death has told it already.
 GRACE = 15.0
+
+
+@contextlib.contextmanager
+def claimed(home: Path) -> Iterator[None]:
+    """
+    Hold the folder, made where it is missing, against another demo; the kernel frees it when this process dies.
+
+    The lock is on the folder itself, which stays: a file in it would go when the folder is emptied.
+
+    :param home: the folder.
+    :raises StackError: another demo has it, or it can't be made or opened.
+    """
+    refuse_running(home)
+    try:
+        home.mkdir(parents=True, mode=0o700, exist_ok=True)
+        descriptor = os.open(home, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise _unusable(home, error) from error
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise StackError(f"another demo is starting in {home}: wait for its end, or give another --home") from error
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def prepare_home(home: Path) -> Path:
@@ -28,27 +58,35 @@ def prepare_home(home: Path) -> Path:
     :return: the folder of DAG files.
     :raises StackError: a demo is running there, the folder is somebody else's, or it can't be made.
     """
-    running = owner(home)
-    if running is not None:
-        raise StackError(
-            f"a stack is running in {home} (process {running.pid}): end it with `aiflow down --home {home}`, or give "
-            f"another --home"
-        )
+    refuse_running(home)
     try:
         if home.exists() and any(home.iterdir()):
             if not (home / MARK).exists():
                 raise StackError(f"{home} is not empty and was not made by a demo: give another --home")
             for left in sorted(home.glob("*/server.json")):
                 pid_file.end_left(left, ask=signal.SIGTERM, grace=GRACE)
-            shutil.rmtree(home)
+            _empty(home)
         home.mkdir(parents=True, mode=0o700, exist_ok=True)
         (home / MARK).write_text("`aiflow demo` empties this folder at its start.\n")
         dags = home / "dags"
         dags.mkdir()
         shutil.copyfile(dag_file(), dags / DAG_FILE)
     except OSError as error:
-        raise StackError(f"{home} can't be used for the demo ({error.strerror}): give another --home") from error
+        raise _unusable(home, error) from error
     return dags
+
+
+def _empty(home: Path) -> None:
+    """Remove everything, the mark last: a folder that was half emptied is still one of ours."""
+    for path in sorted(home.iterdir(), key=lambda path: path.name == MARK):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
+def _unusable(home: Path, error: OSError) -> StackError:
+    return StackError(f"{home} can't be used for the demo ({error.strerror}): give another --home")
 
 
 def dag_file() -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ from typing import Any, Self
 
 from airflow_aiflow.demo.documents import Reading, read_documents
 from airflow_aiflow.demo.follow import DAG, Follower
-from airflow_aiflow.demo.home import prepare_home
+from airflow_aiflow.demo.home import claimed, prepare_home
 from airflow_aiflow.demo.outcome import Outcome
 from airflow_aiflow.demo.pages import split_into_pages
 from airflow_aiflow.demo.screen import Screen
@@ -71,12 +72,23 @@ class Demo:
         self._reading: Reading = read_documents(self._folder, options.limit)
         self._pages = sum(len(split_into_pages(document)) for document in self._reading.documents)
         self._stack: Stack | None = None
+        self._closing = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
         """Start the stack."""
+        self._closing.enter_context(claimed(self._options.home))
+        try:
+            return self._start()
+        except BaseException:
+            self._closing.close()
+            raise
+
+    def _start(self) -> Self:
+        """Make the folder and start the stack in it."""
         dags = prepare_home(self._options.home)
         documents, skipped = len(self._reading.documents), len(self._reading.skipped)
-        self._screen.say(f"{documents} documents, {self._pages} pages, {skipped} skipped: {self._reading.source}")
+        found = f"{_counted(documents, 'document')}, {_counted(self._pages, 'page')}, {skipped} skipped"
+        self._screen.say(f"{found}: {self._reading.source}")
         self._screen.say(f"starting PostgreSQL, S3, Airflow and the stand-ins in {self._options.home}")
         stack = Stack(StackPlan(self._options.home, dags, environment=self._environment))
         stack.start(lambda name, seconds: self._screen.say(f"  {name:<12} ready after {seconds:4.1f} s"))
@@ -87,8 +99,9 @@ class Demo:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         stack, self._stack = self._stack, None
-        if stack is not None:
-            stack.stop()
+        with self._closing:
+            if stack is not None:
+                stack.stop()
 
     @property
     def stack(self) -> Stack:
@@ -170,6 +183,10 @@ class Demo:
                 files[what] = str(path)
         store.close()
         return files
+
+
+def _counted(number: int, thing: str) -> str:
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
 def model_environment(conn_id: str, environment: Mapping[str, str]) -> dict[str, str]:

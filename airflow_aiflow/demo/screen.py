@@ -34,7 +34,8 @@ class Screen:
 
     def say(self, line: str) -> None:
         """Print one line; a bar stays below it."""
-        self._console.print(line)
+        # Never broken by us: an address that goes over two lines can't be clicked or copied.
+        self._console.print(line, soft_wrap=True)
 
     def open(self, total: int) -> Self:
         """
@@ -86,15 +87,16 @@ class Screen:
         self.say("")
         self._console.print(result_table(outcome))
         answers = sum(kill.calls for kill in outcome.kills)
-        self.say(
-            f"A plain task keeps nothing: it would have paid again for the {answers} answers it had when it was killed."
-        )
+        if answers:
+            self.say(
+                f"A plain task keeps nothing: it pays again for the answers it had at each kill, {answers} in all."
+            )
         if outcome.counted_at == "model server":
             self.say("The stand-in model quotes the text and draws the risk by lot; --llm-conn-id asks a real one.")
         if outcome.report is not None:
             self.say(f"report    {outcome.report}")
             self.say(f"table     {outcome.table}")
-        self.say(f"Airflow   {outcome.ui}{'' if kept else '  (over now; --keep leaves it running)'}")
+        self.say(f"Airflow   {outcome.ui if kept else 'ends now; with --keep it stays, with the run in its UI'}")
         for line in outcome.broken():
             self.say(f"NOT AS PROMISED: {line}")
 

@@ -130,7 +130,8 @@ class Watch:
         processes = kill_tree(seen.owner)
         if processes:
             self._open = _Open(self.points[number], time.monotonic(), processes, seen)
-            hit = f"  killed the task (pid {seen.owner.pid}, {processes} in all) by SIGKILL"
+            below = f" and {processes - 1} below it" if processes > 1 else ""
+            hit = f"  killed the task's process {seen.owner.pid}{below} by SIGKILL"
             self.screen.say(f"{hit}, {seen.pages} of {self.pages} pages recorded")
 
     def _close(self, now: float) -> float:

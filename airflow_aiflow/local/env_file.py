@@ -26,12 +26,16 @@ def read_env(path: Path) -> dict[str, str]:
     """Read the file.
 
     :return: value by name; empty where there is no file.
-    :raises StackError: a line is damaged.
+    :raises StackError: it can't be read, or a line is damaged.
     """
     try:
         text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return {}
+    except OSError as error:
+        raise StackError(
+            f"{path} can't be read ({error.strerror}): give another --home, or the right to read it"
+        ) from error
     variables = {}
     try:
         words = shlex.split(text, comments=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import secrets
 import socket
 
@@ -19,13 +20,18 @@ TRIES = 200
 
 def is_free(port: int) -> bool:
     """Tell whether a TCP port on the loopback address can be bound now."""
+    return _refusal(port) is None
+
+
+def _refusal(port: int) -> OSError | None:
+    """Try to bind a port, and give what the system says against it."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((LOOPBACK, port))
-        except OSError:
-            return False
-    return True
+        except OSError as error:
+            return error
+    return None
 
 
 def free_port(*, with_grpc: bool = False, avoid: frozenset[int] = frozenset()) -> int:
@@ -44,17 +50,20 @@ def free_port(*, with_grpc: bool = False, avoid: frozenset[int] = frozenset()) -
 
 
 def require_free(port: int, what: str) -> None:
-    """Refuse a busy port by name.
+    """Refuse by name a port that can't be had.
 
     :param port: the port that was asked for.
     :param what: who wants it, for the message.
-    :raises StackError: the port is in use.
+    :raises StackError: the port is in use, or this user may not open it.
     """
-    if not is_free(port):
-        raise StackError(
-            f"port {port} for {what} is in use on {LOOPBACK}: end the program that holds it, "
-            "or leave the port out and a free one is taken"
-        )
+    refusal = _refusal(port)
+    if refusal is None:
+        return
+    if refusal.errno == errno.EADDRINUSE:
+        problem, way_out = "is in use", "end the program that holds it, or"
+    else:
+        problem, way_out = f"can't be opened ({refusal.strerror})", "give one above 1023, or"
+    raise StackError(f"port {port} for {what} {problem} on {LOOPBACK}: {way_out} leave it out and a free one is taken")
 
 
 def keep_or_find(previous: int | None, *, with_grpc: bool = False) -> int:

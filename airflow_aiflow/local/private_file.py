@@ -35,12 +35,16 @@ def read_json(path: Path) -> dict[str, Any] | None:
     """Read a JSON object.
 
     :return: None where the file does not exist.
-    :raises StackError: the file is there but is no JSON object.
+    :raises StackError: the file is there but can't be read, or is no JSON object.
     """
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError as error:
+        raise StackError(
+            f"{path} can't be read ({error.strerror}): give another --home, or the right to read it"
+        ) from error
     except ValueError as error:
         raise StackError(f"{path} is damaged ({error}): delete the folder {path.parent} to start anew") from error
     if not isinstance(value, dict):

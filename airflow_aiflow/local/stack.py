@@ -6,6 +6,7 @@ and whatever a crash left is cleared away by the next start before anything new 
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import os
 import time
@@ -262,6 +263,9 @@ def make_home(home: Path) -> None:
     try:
         home.mkdir(parents=True, exist_ok=True, mode=0o711)
         (home / "lock").touch(mode=0o600)
+        # A lock file of an earlier start can be touched in a folder that takes no new files.
+        if not os.access(home, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except OSError as error:
         raise StackError(
             f"{home} can't be used for the stack's state ({error.strerror}): choose another --home"

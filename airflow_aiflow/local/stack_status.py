@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import requests
 
+from airflow_aiflow.exceptions import StackError
 from airflow_aiflow.local import pid_file
 from airflow_aiflow.local.airflow_client import AirflowClient
 from airflow_aiflow.local.process import ProcessIdentity, end_stranger
@@ -51,6 +52,20 @@ class StackStatus:
 def owner(home: Path) -> ProcessIdentity | None:
     """Give the process that owns the stack, where it runs."""
     return pid_file.running(home / STATE_FILE)
+
+
+def refuse_running(home: Path) -> None:
+    """Refuse to touch the folder of a running stack.
+
+    :param home: folder of its state.
+    :raises StackError: a stack runs there.
+    """
+    running = owner(home)
+    if running is not None:
+        raise StackError(
+            f"a stack is running in {home} (process {running.pid}): end it with `aiflow down --home {home}`, or give "
+            f"another --home"
+        )
 
 
 def look(home: Path) -> StackStatus:

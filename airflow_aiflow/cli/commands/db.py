@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from airflow_aiflow.cli.home_option import home_option
-from airflow_aiflow.cli.ledger_address import dsn_option, find_ledger
+from airflow_aiflow.cli.ledger_address import dsn_option, find_ledger, stack_in_mind
 from airflow_aiflow.cli.output import OK, json_option, show
 
 
@@ -34,8 +34,9 @@ def run_upgrade(options: argparse.Namespace) -> int:
         show(options, {"revision": EXPECTED, "sql": sql}, sql)
         return OK
     dsn = find_ledger(options)
-    before = migrate.current(dsn)
-    migrate.upgrade(dsn)
+    with stack_in_mind(options):
+        before = migrate.current(dsn)
+        migrate.upgrade(dsn)
     if before == EXPECTED:
         text = f"the ledger's schema is at revision {EXPECTED} already"
     else:
@@ -51,7 +52,7 @@ def run_check(options: argparse.Namespace) -> int:
     from airflow_aiflow.storage.postgres import PostgresLedger
     from airflow_aiflow.storage.schema import EXPECTED
 
-    with closing(PostgresLedger.connect(find_ledger(options))) as ledger:
+    with stack_in_mind(options), closing(PostgresLedger.connect(find_ledger(options))) as ledger:
         ledger.check()
     show(options, {"revision": EXPECTED, "ok": True}, f"ok: the ledger's schema is at revision {EXPECTED}")
     return OK

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow_aiflow.cli.home_option import home_option
+from airflow_aiflow.cli.home_option import command_line, home_option
 from airflow_aiflow.cli.output import FINDING, OK, json_option, note, show, table
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ PARTS = ("airflow", "postgres", "objectstore", "model", "mail", "records")
 #: Seconds between two looks at the parts.
 WATCH = 0.5
 LOG = "stack.log"
+LAST_PORT = 65535
 ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -35,8 +36,14 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--detach", action="store_true", help="return when all is healthy; `aiflow down` ends it")
     parser.add_argument("--no-airflow", action="store_true", help="start everything but Airflow")
     for part in PARTS:
-        parser.add_argument(f"--{part}-port", type=int, metavar="N", help=f"port of {part} (default: a free one)")
+        parser.add_argument(f"--{part}-port", type=_port, metavar="N", help=f"port of {part} (default: a free one)")
     parser.set_defaults(run=run)
+
+
+def _port(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= LAST_PORT:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port: 1 to {LAST_PORT}")
+    return int(text)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -62,6 +69,7 @@ def _plan(options: argparse.Namespace) -> StackPlan:
 
 def _stay(options: argparse.Namespace) -> int:
     from airflow_aiflow.local.stack import Stack
+    from airflow_aiflow.local.stack_status import refuse_running
 
     def stop(number: int, frame: object) -> None:
         raise Stopped
@@ -70,6 +78,7 @@ def _stay(options: argparse.Namespace) -> int:
     ends = [number for number in ENDS if signal.getsignal(number) is not signal.SIG_IGN]
     for number in ends:
         signal.signal(number, stop)
+    refuse_running(options.home)
     stack = Stack(_plan(options))
     try:
         stack.start(lambda name, seconds: note(f"  {name:<12} ready after {seconds:4.1f} s"))
@@ -112,11 +121,12 @@ def _detach(options: argparse.Namespace) -> int:
     """Start the same command in a session of its own, and wait until it is healthy or gone."""
     from airflow_aiflow.local.process import spawn, tail
     from airflow_aiflow.local.stack import check_requirements, make_home
-    from airflow_aiflow.local.stack_status import look
+    from airflow_aiflow.local.stack_status import look, refuse_running
 
     check_requirements()
     _plan(options)
     make_home(options.home)
+    refuse_running(options.home)
     log = options.home / LOG
     command = [sys.executable, "-P", "-m", "airflow_aiflow.cli", "up", "--home", str(options.home.absolute())]
     if options.dags:
@@ -132,7 +142,8 @@ def _detach(options: argparse.Namespace) -> int:
         status = look(options.home)
         if status.state == "running" and status.pid == child.pid:
             addresses = {part.name: part.address for part in status.parts}
-            text = f"{_text(options.home.absolute(), addresses)}\nrunning (pid {status.pid}); `aiflow down` ends it"
+            down = command_line("down", options.home)
+            text = f"{_text(options.home.absolute(), addresses)}\nrunning (pid {status.pid}); `{down}` ends it"
             show(options, status.as_json(), text)
             return OK
         time.sleep(WATCH)

@@ -70,9 +70,12 @@ def test_up_status_down(home: Path) -> None:
     dsn = f"postgresql://{fields['login']}:{fields['password']}@{fields['host']}:{fields['port']}/{fields['schema']}"
     migrate.check(dsn)
 
-    again = aiflow("up", "--no-airflow", home=home)
-    assert again.returncode == 1
-    assert f"in use by process {started['pid']}" in again.stderr
+    for detach in ([], ["--detach"]):
+        (home / "stack.log").write_text("a line of the running stack")
+        again = aiflow("up", "--no-airflow", *detach, home=home)
+        assert again.returncode == 1
+        assert f"a stack is running in {home} (process {started['pid']})" in again.stderr
+        assert (home / "stack.log").read_text() == "a line of the running stack"
     assert aiflow("status", home=home).returncode == 0, "the second start did not disturb the first"
 
     assert json.loads(aiflow("down", "--json", home=home).stdout)["was_running"] is True

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from airflow_aiflow.cli.__main__ import main
-from airflow_aiflow.demo.home import MARK, dag_file, prepare_home
+from airflow_aiflow.demo.home import MARK, claimed, dag_file, prepare_home
 from airflow_aiflow.demo.kill import kill_tree
 from airflow_aiflow.demo.run import model_environment
 from airflow_aiflow.durable.attempt import Owner
@@ -104,6 +104,25 @@ def test_a_running_demo_is_not_disturbed(tmp_path: Path) -> None:
     pid_file.remember(tmp_path / STATE_FILE, psutil.Process().pid, state="running")
     with pytest.raises(StackError, match=r"a stack is running in .* end it with `aiflow down --home"):
         prepare_home(tmp_path)
+
+
+def test_two_demos_that_start_at_once_do_not_meet(tmp_path: Path) -> None:
+    with claimed(tmp_path):
+        prepare_home(tmp_path)
+        with pytest.raises(StackError, match="another demo is starting in"), claimed(tmp_path):
+            pytest.fail("both have the folder")
+        prepare_home(tmp_path)
+    with claimed(tmp_path):
+        pass
+
+
+def test_a_folder_that_cannot_be_had_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with (
+        pytest.raises(StackError, match=r"can't be used for the demo \(Not a directory\)"),
+        claimed(tmp_path / "file" / "demo"),
+    ):
+        pytest.fail("there is no such folder")
 
 
 def test_a_real_models_connection_is_passed_on_and_ours_are_not() -> None:

@@ -7,6 +7,7 @@ import json
 import pkgutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -32,6 +33,28 @@ def test_a_wrong_command_line_exits_2(words: list[str], capsys: pytest.CaptureFi
         main(words)
     assert ended.value.code == 2
     assert "usage: aiflow" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["up", "--mail-port", "99999"], "'99999' is no port: 1 to 65535"),
+        (["up", "--mail-port", "0"], "'0' is no port: 1 to 65535"),
+        (["demo", "--limit", "x"], "'x' is no number from 1"),
+        (["demo", "--limit", "0"], "'0' is no number from 1"),
+    ],
+)
+def test_a_wrong_number_is_named(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(words)
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["status", "down", "demo"])
+def test_a_state_that_cannot_be_read_is_named(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "stack.json").mkdir()
+    assert main([name, "--home", str(tmp_path)]) == 1
+    assert f"aiflow: {tmp_path / 'stack.json'} can't be read (Is a directory)" in capsys.readouterr().err
 
 
 def failing(options: argparse.Namespace) -> int:

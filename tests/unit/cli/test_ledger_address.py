@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from pathlib import Path
 
 import pytest
 from airflow.sdk import Connection
 from psycopg.conninfo import conninfo_to_dict
 
-from airflow_aiflow.cli.ledger_address import VARIABLE, conninfo_of, find_ledger
-from airflow_aiflow.exceptions import AiflowConfigError
+from airflow_aiflow.cli.ledger_address import VARIABLE, conninfo_of, find_ledger, stack_in_mind
+from airflow_aiflow.exceptions import AiflowConfigError, LedgerUnavailableError
 from airflow_aiflow.hooks.conninfo import ledger_conninfo
 from airflow_aiflow.local.env_file import write_env
 
@@ -78,3 +79,16 @@ def test_the_option_comes_first_then_the_environment_then_the_stack(
     monkeypatch.setenv(VARIABLE, "postgres://of-the-environment")
     assert find_ledger(options(tmp_path)) == "host=of-the-environment"
     assert find_ledger(options(tmp_path, "host=of-the-option")) == "host=of-the-option"
+
+
+def test_a_stack_that_is_not_running_is_the_reason_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    silence = LedgerUnavailableError("connection refused")
+    message = f"the stack in {tmp_path} is not running: start it by `aiflow up --home {tmp_path}`"
+    with pytest.raises(AiflowConfigError, match=re.escape(message)), stack_in_mind(options(tmp_path)):
+        raise silence
+    with pytest.raises(LedgerUnavailableError), stack_in_mind(options(tmp_path, "host=elsewhere")):
+        raise silence
+    monkeypatch.setenv(VARIABLE, "postgresql://elsewhere")
+    with pytest.raises(LedgerUnavailableError), stack_in_mind(options(tmp_path)):
+        raise silence

@@ -72,8 +72,29 @@ def test_the_table_is_readable_without_a_terminal() -> None:
     assert "1242" in made
     assert "\x1b" not in shown.getvalue()
     assert "report    r.html" in lines
-    assert "paid again for the 392 answers" in shown.getvalue()
-    assert "--keep leaves it running" in lines[-1]
+    assert "the answers it had at each kill, 392 in all" in shown.getvalue()
+    assert "with --keep it stays" in lines[-1]
+
+
+class Terminal(io.StringIO):
+    """A terminal that keeps what was shown."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_an_address_is_not_broken_on_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    shown = Terminal()
+    address = f"http://127.0.0.1:10240/dags/document_review/runs/{'manual' * 20}"
+    Screen(shown).say(f"run: {address}")
+    assert address in shown.getvalue()
+
+
+def test_nothing_is_said_of_answers_that_a_kill_did_not_cost() -> None:
+    shown = io.StringIO()
+    Screen(shown).result(replace(GOOD, kills=()))
+    assert "A plain task" not in shown.getvalue()
 
 
 def test_a_real_models_calls_are_named_for_what_they_are() -> None:
