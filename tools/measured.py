@@ -46,7 +46,7 @@ def table(results: Mapping[str, Any], demo: Mapping[str, Any] | None) -> str:
     ]
     if results.get("dbos_step_ratio"):
         rows.insert(
-            2, ("for comparison: a DBOS step over the bare INSERT and COMMIT", _ratio(results["dbos_step_ratio"]), "-")
+            4, ("for comparison: a DBOS step over the bare INSERT and COMMIT", _ratio(results["dbos_step_ratio"]), "-")
         )
     versions = results["versions"]
     each = ", ".join(f"{name} {_pair(times[name])}" for name in ("bare", "autocommit", "step", "effect"))
