@@ -51,10 +51,12 @@ class DurableDecoratedOperator(DecoratedOperator, PythonOperator):
     :param step_timeout: seconds, or a ``timedelta``, for steps that name no ``timeout``.
     :param lease: seconds for which a heartbeat gives the right to work; the heartbeat is a third of it.
     :param recovery: ``auto``.
-    :param max_recoveries: how often recovery makes the task runnable again.
+    :param max_recoveries: how often recovery makes the task runnable again; checked, and without effect until
+        recovery is built.
     :param budget: not built yet.
     :param labels: not built yet.
-    :param share_mapped: whether a mapped task may take over what its siblings recorded.
+    :param share_mapped: whether a mapped task may take over what its siblings recorded; checked, and without effect
+        yet: none does.
     """
 
     template_fields = ("templates_dict", "op_args", "op_kwargs")

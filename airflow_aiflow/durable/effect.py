@@ -31,7 +31,7 @@ class EffectState(StrEnum):
     COMPENSATED = "compensated"
 
 
-#: Every legal move; the table's CHECK and statements enforce the same.
+#: Every legal move; the statements are conditional on the same, and random histories are held against it.
 LEGAL_MOVES: dict[EffectState, frozenset[EffectState]] = {
     EffectState.INTENDED: frozenset({EffectState.SUCCEEDED, EffectState.FAILED, EffectState.IN_DOUBT}),
     EffectState.IN_DOUBT: frozenset({EffectState.SUCCEEDED, EffectState.FAILED}),

@@ -14,10 +14,17 @@ from uuid import UUID
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from airflow_aiflow.durable.attempt import Attempt
-from airflow_aiflow.durable.effect import Intended
+from airflow_aiflow.durable.effect import LEGAL_MOVES, EffectState, Intended
 from airflow_aiflow.durable.execution import ExecutionState, Lease
 from airflow_aiflow.durable.identity import EffectId
 from airflow_aiflow.durable.record import Batch, EventRecord, Stored
@@ -80,6 +87,7 @@ class Lockstep(RuleBasedStateMachine):
         self.intents: list[UUID] = []
         self.tries = [0, 0]
         self.made = 0
+        self.states: dict[EffectId, EffectState] = {}
         self.count = 0
 
     def both(self, method: str, *args: Any, **options: Any) -> Any:
@@ -248,6 +256,18 @@ class Lockstep(RuleBasedStateMachine):
                 )
             )
         assert read[0] == read[1]
+
+    @invariant()
+    def moves_legally(self) -> None:
+        """Hold every move of an effect against the domain's table; a rule makes one move at most."""
+        for effect in self.effects:
+            found = self.worlds[0].ledger.effect(effect)
+            if found is None:
+                continue
+            before = self.states.get(effect)
+            allowed = {EffectState.INTENDED} if before is None else {before, *LEGAL_MOVES[before]}
+            assert found.state in allowed
+            self.states[effect] = found.state
 
     def teardown(self) -> None:
         """Compare what the port does not show."""
