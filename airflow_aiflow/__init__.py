@@ -7,6 +7,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from airflow_aiflow.decorators.typed import durable as durable
     from airflow_aiflow.durable.artifact import ArtifactRef as ArtifactRef
+    from airflow_aiflow.durable.job import JobStatus as JobStatus
+    from airflow_aiflow.durable.reconcile import CannotTell as CannotTell
+    from airflow_aiflow.durable.reconcile import DidNotHappen as DidNotHappen
+    from airflow_aiflow.durable.reconcile import Happened as Happened
+    from airflow_aiflow.durable.reconcile import Intent as Intent
+    from airflow_aiflow.durable.reconcile import StillPending as StillPending
     from airflow_aiflow.exceptions import EffectNotAppliedError as EffectNotAppliedError
     from airflow_aiflow.runtime.current import current_flow as current_flow
     from airflow_aiflow.runtime.flow import Flow as Flow
@@ -21,10 +27,29 @@ _HOMES = {
     "EffectNotAppliedError": "exceptions",
     "Flow": "runtime.flow",
     "current_flow": "runtime.current",
+    "CannotTell": "durable.reconcile",
+    "DidNotHappen": "durable.reconcile",
+    "Happened": "durable.reconcile",
+    "Intent": "durable.reconcile",
+    "StillPending": "durable.reconcile",
+    "JobStatus": "durable.job",
     "durable": "durable",  # the sub-package itself, which is the decorator too
 }
 
-__all__ = ["ArtifactRef", "EffectContext", "EffectNotAppliedError", "Flow", "current_flow", "durable"]
+__all__ = [
+    "ArtifactRef",
+    "CannotTell",
+    "DidNotHappen",
+    "EffectContext",
+    "EffectNotAppliedError",
+    "Flow",
+    "Happened",
+    "Intent",
+    "JobStatus",
+    "StillPending",
+    "current_flow",
+    "durable",
+]
 
 
 def __getattr__(name: str) -> Any:

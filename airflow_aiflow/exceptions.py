@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
+    from airflow_aiflow.durable.inbox import Form
     from airflow_aiflow.durable.record import Usage
 
 
@@ -147,6 +148,26 @@ class EffectBusyError(EffectError):
     retryable = True
 
 
+class EffectDeclinedError(EffectError):
+    """Say that a person declined an effect that needs approval, or told the waiting task to fail; nothing was sent."""
+
+
+class EffectExpiredError(EffectError):
+    """Say that the effect's record is older than its ``dedup_ttl`` while its run can still be cleared."""
+
+
+class DedupTableError(EffectError):
+    """Say that a database's dedup table is missing, may not be used, or belongs to another store."""
+
+
+class QuestionTimeoutError(AiflowError):
+    """Say that nobody answered a question in its time."""
+
+
+class JobFailedError(AiflowError):
+    """Say that a job of ``flow.job`` ended without success, in the provider's own word."""
+
+
 class EffectTimeoutError(EffectError):
     """Say that the call did not end within the effect's ``timeout``: its outcome is unknown."""
 
@@ -260,3 +281,16 @@ class AttemptParked(FlowSignal):
         self.delay = delay
         self.why = why
         super().__init__(why)
+
+
+class AttemptAsks(AttemptParked):
+    """
+    The attempt waits for a person: the slot goes back, and a form of the host's is a door to the inbox.
+
+    :param form: what to show.
+    :param delay: seconds after which to look into the inbox again where no form can be shown.
+    """
+
+    def __init__(self, form: Form, delay: float, why: str) -> None:
+        self.form = form
+        super().__init__(delay, why)

@@ -103,6 +103,11 @@ class EffectRecord:
     duplicate_suspected: bool = False
     #: The seal that came with the result.
     seal: bytes | None = None
+    #: The number of the intent in the inbox, in messages and commands.
+    number: int = 0
+    #: What was decided about the current intent, by whom; ``retry`` and ``did_not_happen``: to be called again.
+    decision: Decision | None = None
+    decided_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +136,7 @@ class FenceMoved:
     """Say that a later attempt holds the fence: start nothing more."""
 
 
-Answer = Intended | AlreadyThere | LeaseLapsed | FenceMoved
+IntentAnswer = Intended | AlreadyThere | LeaseLapsed | FenceMoved
 
 
 @dataclass(frozen=True, slots=True)

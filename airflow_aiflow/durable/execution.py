@@ -45,6 +45,12 @@ class Standing:
     owner: Owner
     #: Seconds until the current lease lapses; zero or less: lapsed or let go.
     lease_left: float
+    #: Whether Airflow knows of the success of the current attempt.
+    heard: bool = False
+    #: Of the current attempt: what had run above the task.
+    upstream_digest: bytes | None = None
+    #: The clear number that our own recovery saw when it marked this fence for a requeue; ``None``: no open mark.
+    requeued_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +63,8 @@ class Taken:
     #: The running number of this attempt of the execution, from 1: what people read as "attempt 3".
     number: int
     prior_lease_until: datetime | None
+    #: Whether other map indexes of this task have recorded steps before this clear.
+    siblings: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,18 +1,22 @@
 """
 What an author may ask for: the options of an effect, read and checked once, before anything is written.
 
-Options that are not built yet are refused by name, so that nobody relies on a promise that is not kept.
+What is wrong is refused by name, with the values that there are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields
 from datetime import timedelta
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from airflow_aiflow.durable.identity import MAX_KEY_LENGTH, Scope
+from airflow_aiflow.durable.reconcile import Finding, Intent
 from airflow_aiflow.exceptions import EffectOptionError, FlowOptionError
+
+if TYPE_CHECKING:
+    from airflow_aiflow.durable.classify import Kind
 
 OnInDoubt = Literal["ask", "hold", "retry"]
 OnConflict = Literal["auto", "fail", "keep", "ask"]
@@ -22,19 +26,11 @@ SCOPES = ("dag", "run", "global", "generation")
 ON_IN_DOUBT = ("ask", "hold", "retry")
 ON_CONFLICT = ("auto", "fail", "keep", "ask")
 
-#: Options of ``effect`` whose behaviour a later release brings.
-NOT_BUILT = frozenset(
-    {
-        "reconcile",
-        "in_doubt_timeout",
-        "retry_window",
-        "require_approval",
-        "assigned_users",
-        "dedup_ttl",
-        "classify",
-        "compensate",
-    }
-)
+#: Options of ``effect`` that are durations, in seconds once they are checked.
+DURATIONS = ("timeout", "in_doubt_timeout", "retry_window", "dedup_ttl")
+
+#: Those of them that may be ``None``: no limit.
+OR_NONE = ("retry_window", "dedup_ttl")
 
 
 def seconds(value: Duration, option: str) -> float:
@@ -73,6 +69,14 @@ class EffectOptions:
     :param on_conflict: what follows when the key was used with another request.
     :param timeout: seconds that one call may take.
     :param retries: tries after the first, only of outcomes that surely were not applied.
+    :param reconcile: asks the target about a call whose outcome is unknown, before ``on_in_doubt`` follows.
+    :param in_doubt_timeout: seconds that a task waits for a person's word on a doubt or an approval.
+    :param retry_window: seconds for which the target remembers our key; ``None``: for ever.
+    :param require_approval: whether a person must agree to the request before it is first sent.
+    :param assigned_users: who may answer; empty: everybody with the right to.
+    :param dedup_ttl: seconds for which the effect is known; ``None``: for ever.
+    :param classify: the author's reading of an exception, before ours; ``None`` from it: as ours says.
+    :param compensate: takes the effect back.
     """
 
     key: str | None = None
@@ -82,6 +86,14 @@ class EffectOptions:
     on_conflict: OnConflict = "auto"
     timeout: float = 60.0
     retries: int = 3
+    reconcile: Callable[[Intent], Finding] | None = None
+    in_doubt_timeout: float = 86_400.0
+    retry_window: float | None = None
+    require_approval: bool = False
+    assigned_users: Sequence[str] = ()
+    dedup_ttl: float | None = None
+    classify: Callable[[BaseException], Kind | None] | None = None
+    compensate: Callable[[Intent, Any], None] | None = None
 
     def __post_init__(self) -> None:
         if self.key is not None:
@@ -93,10 +105,17 @@ class EffectOptions:
             raise EffectOptionError(f"retries must be a whole number from 0, got {self.retries!r}")
         if self.identity is not None and self.identity != "key":
             _check_identity(self.identity)
+        if not isinstance(self.require_approval, bool):
+            raise EffectOptionError(f"require_approval must be True or False, got {self.require_approval!r}")
+        if isinstance(self.assigned_users, str) or not all(isinstance(user, str) for user in self.assigned_users):
+            raise EffectOptionError(f"assigned_users must be a sequence of user ids, got {self.assigned_users!r}")
+        for option in ("reconcile", "classify", "compensate"):
+            if getattr(self, option) is not None and not callable(getattr(self, option)):
+                raise EffectOptionError(f"{option} must be a function, got {getattr(self, option)!r}")
 
 
 #: The names that ``flow.effect`` takes as keywords.
-EFFECT_OPTION_NAMES = frozenset(field.name for field in fields(EffectOptions)) | NOT_BUILT
+EFFECT_OPTION_NAMES = frozenset(field.name for field in fields(EffectOptions))
 
 
 def _one_of(option: str, value: object, allowed: tuple[object, ...]) -> None:
@@ -162,14 +181,12 @@ def effect_options(given: dict[str, Any], defaults: EffectOptions) -> EffectOpti
 
     :param given: keywords, all of them in ``EFFECT_OPTION_NAMES``.
     :param defaults: the deployment's.
-    :raises FlowOptionError: if an option is not built yet.
+    :raises FlowOptionError: if a duration is none.
     :raises EffectOptionError: if a value is not allowed.
     """
-    later = sorted(name for name in NOT_BUILT & given.keys() if given[name])
-    if later:
-        raise FlowOptionError(f"{later[0]}= of an effect is not built yet; leave it out")
     chosen = {field.name: getattr(defaults, field.name) for field in fields(EffectOptions)}
-    chosen |= {name: value for name, value in given.items() if name not in NOT_BUILT}
-    if "timeout" in given:
-        chosen["timeout"] = seconds(given["timeout"], "timeout")
+    chosen |= given
+    for name in DURATIONS:
+        if name in given and (given[name] is not None or name not in OR_NONE):
+            chosen[name] = seconds(given[name], name)
     return EffectOptions(**chosen)

@@ -14,10 +14,11 @@ from typing import BinaryIO, Protocol
 from uuid import UUID
 
 from airflow_aiflow.durable.attempt import Attempt
-from airflow_aiflow.durable.effect import Answer, Decision, EffectRecord, IntentWrite, Outcome, Settled
+from airflow_aiflow.durable.effect import Decision, EffectRecord, IntentAnswer, IntentWrite, Outcome, Settled
 from airflow_aiflow.durable.execution import Beat, ExecutionState, Lease, Standing, Taken
 from airflow_aiflow.durable.identity import EffectId, ExecutionId
-from airflow_aiflow.durable.record import Batch, StepRecord, Stored
+from airflow_aiflow.durable.inbox import Question, QuestionWrite
+from airflow_aiflow.durable.record import Batch, SharedStep, StepRecord, Stored
 from airflow_aiflow.durable.sign import Sign
 
 
@@ -95,7 +96,7 @@ class Ledger(Protocol):
         :return: for each step ``None`` where it was written, else the record that was there first.
         """
 
-    def intend(self, lease: Lease, intent: IntentWrite) -> Answer:
+    def intend(self, lease: Lease, intent: IntentWrite) -> IntentAnswer:
         """Write an intent under the locked fence. ``Intended`` also where the very same intent_id is there already."""
 
     def settle(self, intent_id: UUID, outcome: Outcome, *, result: Stored | None, seal: bytes | None = None) -> Settled:
@@ -117,23 +118,58 @@ class Ledger(Protocol):
         :return: whether the effect is in doubt over this intent, also where it was before.
         """
 
-    def decide(self, lease: Lease, intent_id: UUID, decision: Decision, *, by: str) -> bool:
+    def decide(
+        self, lease: Lease, intent_id: UUID, decision: Decision, *, by: str, result: Stored | None = None
+    ) -> bool:
         """
         Apply an attempt's own decision (by policy or by asking the target) to the effect in doubt whose current intent
         this is. A compare-and-set: the first wins.
 
         :param by: who or what decided.
+        :param result: with ``happened``, what the target gave.
         :return: whether this decision stands, also where the same one by the same stood before.
         """
 
     def effect(self, effect: EffectId) -> EffectRecord | None:
         """Read one effect; ``None``: never intended."""
 
-    def finish(self, lease: Lease, state: ExecutionState, *, result: Stored | None, seal: bytes | None = None) -> bool:
+    def ask(self, lease: Lease, question: QuestionWrite) -> Question:
+        """
+        Put a question into the inbox, or find it there: the same ``bound_to`` is the same question, with its answer.
+
+        A question without an answer notes who asks now; its time runs from the first asking.
+
+        :raises LedgerError: if the lease is not ours and live.
+        """
+
+    def compensated(self, lease: Lease, intent_id: UUID) -> bool:
+        """
+        Note that what an intent did is undone: ``succeeded -> compensated``, where this intent's success counts.
+
+        :return: whether it is compensated, also where it was before.
+        """
+
+    def shared_step(self, lease: Lease, step_key: bytes) -> SharedStep | None:
+        """
+        Look for a step among what other map indexes of the same task recorded before this clear.
+
+        Only attempts with a lower clear number count, and none that holds a live lease; the newest generation wins.
+        """
+
+    def finish(
+        self,
+        lease: Lease,
+        state: ExecutionState,
+        *,
+        result: Stored | None,
+        seal: bytes | None = None,
+        reason: str | None = None,
+    ) -> bool:
         """
         Write an attempt's end and give the lease back, where the fence is still ours.
 
         :param state: ``succeeded``, ``failed`` or ``paused``.
+        :param reason: of a pause, one line for people.
         :return: whether the fence was ours.
         """
 

@@ -57,6 +57,17 @@ class StepRecord:
     ended_at: datetime
     duration_ms: float
     usage: Usage | None = None
+    #: A short hash of each argument, in order (see ``durable.fingerprint.short_prints``): tells what has changed.
+    prints: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SharedStep:
+    """Hold a step that another map index of the task recorded, with what its seal was made over."""
+
+    record: StepRecord
+    execution_pk: int
+    generation: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,8 +30,14 @@ class FlowSettings:
     reschedule_delay: float = 30.0
     #: How long an outcome that can't reach the ledger is retried before it goes to the spool.
     ledger_patience: float = 60.0
+    #: How long a task waits for a person's word on a doubt; then it fails, and the doubt stays.
+    in_doubt_timeout: float = 86_400.0
+    #: Seconds that the unit in hand gets to end, once the process is told to.
+    shutdown_grace: float = 20.0
     spool_dir: Path | None = None
     seal_key: bytes | None = None
+    #: Keys that encrypt payloads at rest: the first one encrypts, all of them decrypt; empty: payloads are in clear.
+    payload_keys: tuple[bytes, ...] = ()
     default_llm_conn_id: str = "pydanticai_default"
     ledger_conn_id: str = "aiflow_ledger"
     artifacts_conn_id: str = "aiflow_artifacts"

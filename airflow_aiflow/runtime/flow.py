@@ -10,9 +10,10 @@ A DAG file imports this module for an annotation, so what does the work is impor
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, overload
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
 from airflow_aiflow.llm.call import DEFAULT_TIMEOUT
+from airflow_aiflow.runtime.flow_outside import OutsideCalls
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from airflow_aiflow.durable.execution import Lease
     from airflow_aiflow.durable.policy import Duration
     from airflow_aiflow.runtime.replay import Spent
-    from airflow_aiflow.runtime.requests import EffectContext
     from airflow_aiflow.runtime.session import Session
     from airflow_aiflow.runtime.steps import StepCall
 
@@ -33,7 +33,7 @@ Ts = TypeVarTuple("Ts")
 PROGRESS_SECONDS = 1.0
 
 
-class Flow:
+class Flow(OutsideCalls):
     """
     Be one attempt at work. Given to a durable task as its argument ``flow``; never made by an author.
 
@@ -42,16 +42,11 @@ class Flow:
     """
 
     def __init__(self, session: Session, before: Spent) -> None:
-        from airflow_aiflow.durable.policy import EffectOptions
         from airflow_aiflow.runtime.model_calls import ModelCalls
-        from airflow_aiflow.runtime.names import Names
 
-        self._session = session
+        super().__init__(session)
         self._before = before
-        self._names = Names(session)
         self._models = ModelCalls(session)
-        settings = session.services.settings
-        self._effect_defaults = EffectOptions(on_in_doubt=settings.on_in_doubt, timeout=settings.effect_timeout)
         self._progress_at: float | None = None
 
     def __aiflow_fingerprint__(self) -> str:
@@ -273,44 +268,6 @@ class Flow:
 
         with flow_call(self._session):
             return MapRun(self._session, workers).over(calls)
-
-    @overload
-    def effect(self, name: str, fn: Callable[[EffectContext, *Ts], R], *args: *Ts, **options: Any) -> R: ...
-
-    @overload
-    def effect(self, name: str, fn: Callable[[*Ts], R], *args: *Ts, **options: Any) -> R: ...
-
-    def effect(self, name: str, fn: Callable[..., R], *args: Any, **options: Any) -> R:  # type: ignore[misc]
-        """
-        Change the outside world: never repeated silently, never dropped silently.
-
-        :param name: the effect's name; part of its identity.
-        :param fn: the author's function; gets an ``EffectContext`` first where its first parameter is called ``ctx``.
-        :param args: its arguments, by position.
-        :param options: ``key, scope, on_in_doubt, identity, on_conflict, timeout, retries``.
-        :return: the stored result.
-        :raises EffectKeyRequiredError: if the call needs a business key of its own.
-        :raises EffectConflictError: if the key was used with another request.
-        :raises EffectInDoubtError: if an earlier call's outcome is unknown and a person must decide.
-        """
-        from airflow_aiflow.durable.policy import EFFECT_OPTION_NAMES, effect_options
-        from airflow_aiflow.runtime.effects import EffectCall
-        from airflow_aiflow.runtime.steps import refuse_unfit
-
-        unknown = [option for option in options if option not in EFFECT_OPTION_NAMES]
-        if unknown:
-            shown, module = getattr(fn, "__qualname__", "fn"), getattr(fn, "__module__", None)
-            if isinstance(module, str) and "." not in shown:
-                shown = f"{module.split('.')[0]}.{shown}"
-            raise TypeError(
-                f"effect() got an unexpected keyword {unknown[0]!r}. Keywords are options of the effect; pass the "
-                f"function's own by position or partial({shown}, {unknown[0]}=...)"
-            )
-        refuse_unfit("effect", name, fn)
-        checked = effect_options(options, self._effect_defaults)
-        call = EffectCall(self._session, name, fn, args, checked, self._names.identify)
-        result: R = call.run()
-        return result
 
     def emit(self, kind: str, /, **data: Any) -> None:
         """

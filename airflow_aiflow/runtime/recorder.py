@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
 
-from airflow_aiflow.durable.effect import Answer, Decision, EffectRecord, IntentWrite, Outcome, Settled
+from airflow_aiflow.durable.effect import Decision, EffectRecord, IntentAnswer, IntentWrite, Outcome, Settled
 from airflow_aiflow.durable.execution import Lease
 from airflow_aiflow.durable.identity import EffectId
 from airflow_aiflow.durable.payload import encode
@@ -99,7 +99,7 @@ class Recorder:
         """Commit what is queued."""
         self._commit(_Ticket())
 
-    def intend(self, intent: IntentWrite) -> Answer:
+    def intend(self, intent: IntentWrite) -> IntentAnswer:
         """
         Write an intent; the client-made id makes a repeat after a lost acknowledgement harmless.
 

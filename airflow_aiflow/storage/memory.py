@@ -15,7 +15,7 @@ from datetime import datetime
 from uuid import UUID
 
 from airflow_aiflow.durable.attempt import Attempt
-from airflow_aiflow.durable.effect import Answer, Decision, EffectRecord, IntentWrite, Outcome, Settled
+from airflow_aiflow.durable.effect import Decision, EffectRecord, IntentAnswer, IntentWrite, Outcome, Settled
 from airflow_aiflow.durable.execution import Beat, ExecutionState, Lease, Standing, Taken
 from airflow_aiflow.durable.identity import EffectId, ExecutionId
 from airflow_aiflow.durable.ports import Clock, Recorded
@@ -184,7 +184,7 @@ class MemoryLedger:
                     events.setdefault(seq, (shown(event.kind), event.data))
             return before
 
-    def intend(self, lease: Lease, intent: IntentWrite) -> Answer:
+    def intend(self, lease: Lease, intent: IntentWrite) -> IntentAnswer:
         """Write an intent, or tell why not."""
         with self._statement() as tables:
             return memory_effects.intend(tables, lease, intent)

@@ -11,12 +11,12 @@ from uuid import UUID
 from airflow_aiflow.durable.effect import (
     OPEN_TO_INTENT,
     AlreadyThere,
-    Answer,
     Decision,
     EffectRecord,
     EffectState,
     FenceMoved,
     Intended,
+    IntentAnswer,
     IntentWrite,
     LeaseLapsed,
     Outcome,
@@ -58,7 +58,7 @@ def read(tables: Tables, row: EffectRow) -> EffectRecord:
     )
 
 
-def intend(tables: Tables, lease: Lease, write: IntentWrite) -> Answer:
+def intend(tables: Tables, lease: Lease, write: IntentWrite) -> IntentAnswer:
     """Write an intent, or tell why not."""
     effect_identity(write.effect)
     check_effect(write.effect)
@@ -92,7 +92,7 @@ def intend(tables: Tables, lease: Lease, write: IntentWrite) -> Answer:
     return Intended(intent.intent_id, intent.no, intent.repeat)
 
 
-def _own_or_there(tables: Tables, row: EffectRow, intent_id: UUID) -> Answer:
+def _own_or_there(tables: Tables, row: EffectRow, intent_id: UUID) -> IntentAnswer:
     current = row.current
     if current.intent_id == intent_id and row.state is EffectState.INTENDED and current.outcome is None:
         return Intended(intent_id, current.no, current.repeat)

@@ -15,12 +15,12 @@ from psycopg.types.json import Jsonb
 from airflow_aiflow.durable.attempt import Attempt
 from airflow_aiflow.durable.effect import (
     AlreadyThere,
-    Answer,
     Decision,
     EffectRecord,
     EffectState,
     FenceMoved,
     Intended,
+    IntentAnswer,
     IntentWrite,
     LeaseLapsed,
     Outcome,
@@ -134,7 +134,7 @@ class PostgresLedger:
         """Write steps and events in one commit."""
         return record(self._ask, lease, generation, batch)
 
-    def intend(self, lease: Lease, intent: IntentWrite) -> Answer:
+    def intend(self, lease: Lease, intent: IntentWrite) -> IntentAnswer:
         """Write an intent under the locked fence, or tell why not."""
         held = self._ask(statement("intend"), _intent_params(lease, intent))
         if not held:

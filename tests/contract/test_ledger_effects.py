@@ -14,12 +14,12 @@ import pytest
 
 from airflow_aiflow.durable.effect import (
     AlreadyThere,
-    Answer,
     Decision,
     EffectRecord,
     EffectState,
     FenceMoved,
     Intended,
+    IntentAnswer,
     IntentWrite,
     LeaseLapsed,
     Settled,
@@ -193,7 +193,7 @@ def test_another_execution_may_take_a_failed_effect(ledger: Ledger) -> None:
 def test_of_many_intents_one_is_written(ledger: Ledger) -> None:
     takens, effect = [start(ledger) for _ in range(6)], an_effect()
     barrier = threading.Barrier(len(takens))
-    answers: list[Answer] = []
+    answers: list[IntentAnswer] = []
 
     def race(taken: Taken) -> None:
         write = an_intent(effect)

@@ -17,7 +17,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.sql import SQL, Identifier, Literal
 
-from airflow_aiflow.durable.effect import Answer, FenceMoved, Intended
+from airflow_aiflow.durable.effect import FenceMoved, Intended, IntentAnswer
 from airflow_aiflow.durable.execution import Taken
 from airflow_aiflow.durable.record import Batch, EventRecord
 from airflow_aiflow.durable.sign import Sign
@@ -112,7 +112,7 @@ def waiting(behind: Plain, event: str, *, count: int = 1) -> bool:
 
 def race(
     ledger: PostgresLedger, dsn: str, behind: Plain, monkeypatch: pytest.MonkeyPatch, *, locking: bool
-) -> tuple[Answer, bool]:
+) -> tuple[IntentAnswer, bool]:
     """
     Let a take-over come in while an intent has checked its fence and is held up at the effect's key.
 
@@ -123,7 +123,7 @@ def race(
         monkeypatch.setattr(postgres, "statement", lambda name: unlocked if name == "intend" else statement(name))
     attempt, effect = an_attempt(an_execution()), an_effect()
     first = take(ledger, attempt)
-    answers: list[Answer] = []
+    answers: list[IntentAnswer] = []
     with psycopg.connect(dsn) as third:
         # A third party is about to write the same key, and will think better of it.
         third.execute(
@@ -172,7 +172,7 @@ def test_without_the_lock_an_intent_commits_after_the_take_over(
 def test_an_intent_waits_for_a_take_over_and_is_refused(ledger: PostgresLedger, dsn: str, behind: Plain) -> None:
     attempt, effect = an_attempt(an_execution()), an_effect()
     first = take(ledger, attempt)
-    answers: list[Answer] = []
+    answers: list[IntentAnswer] = []
     with psycopg.connect(dsn) as newcomer:
         params = postgres._attempt_params(an_attempt(attempt.execution, 2), Sign.RETRY, TTL)
         newcomer.execute(statement("take_over"), params | {"seen": 1, "new_generations": 0})

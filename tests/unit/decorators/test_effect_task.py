@@ -64,8 +64,8 @@ def test_override_changes_options_one_by_one(dag: DAG) -> None:
         ({"key": ""}, EffectOptionError, "key is empty"),
         ({"key": 4711}, EffectOptionError, "key must be a str"),
         ({"key": "x" * 513}, EffectOptionError, "513 characters"),
-        ({"reconcile": send}, FlowOptionError, "reconcile= of an effect is not built yet"),
-        ({"require_approval": True}, FlowOptionError, "require_approval= of an effect is not built yet"),
+        ({"reconcile": "send"}, EffectOptionError, "reconcile must be a function, got 'send'"),
+        ({"require_approval": "yes"}, EffectOptionError, "require_approval must be True or False, got 'yes'"),
     ],
 )
 def test_a_wrong_option_is_told_at_the_decorator(options: dict[str, Any], error: type[Exception], message: str) -> None:

@@ -13,7 +13,7 @@ from uuid import UUID
 
 import pytest
 
-from airflow_aiflow.durable.effect import Answer, IntentWrite, Outcome, Settled
+from airflow_aiflow.durable.effect import IntentAnswer, IntentWrite, Outcome, Settled
 from airflow_aiflow.durable.execution import Lease
 from airflow_aiflow.durable.record import Batch, StepRecord, Stored
 from airflow_aiflow.durable.settings import FlowSettings
@@ -75,7 +75,7 @@ class Struck(MemoryLedger):
         self._hit("after record")
         return answer
 
-    def intend(self, lease: Lease, intent: IntentWrite) -> Answer:
+    def intend(self, lease: Lease, intent: IntentWrite) -> IntentAnswer:
         """Be struck before and after."""
         self._hit("before intend")
         answer = super().intend(lease, intent)
