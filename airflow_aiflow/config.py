@@ -39,11 +39,14 @@ def flow_settings() -> FlowSettings:
         busy_wait=_seconds("busy_wait", or_zero=True),
         start_within=_seconds("start_within"),
         reschedule_delay=_seconds("reschedule_delay"),
+        shutdown_grace=_seconds("shutdown_grace"),
         spool_dir=_spool_dir(),
         seal_key=_seal_key(),
+        payload_keys=_payload_keys(),
         default_llm_conn_id=_text("default_llm_conn_id"),
         ledger_conn_id=_text("ledger_conn_id"),
         artifacts_conn_id=_text("artifacts_conn_id"),
+        api_conn_id=_text("api_conn_id"),
         log_content=_truth("log_content"),
     )
 
@@ -122,6 +125,11 @@ def _spool_dir() -> Path:
             raise _wrong("spool_dir", "an absolute path", text)
         return path
     return Path(os.environ.get("AIRFLOW_HOME") or "~/airflow").expanduser() / "aiflow-spool"
+
+
+def _payload_keys() -> tuple[bytes, ...]:
+    # Whether they are keys is checked where they are used: only there is the library known.
+    return tuple(key.strip().encode() for key in _read("payload_keys").split(",") if key.strip())
 
 
 def _seal_key() -> bytes | None:

@@ -59,7 +59,9 @@ class StoredValue:
                 f"a stored XCom value of version {version} was written by a newer airflow-aiflow; this one reads "
                 f"version {StoredValue.__version__}: upgrade it here"
             )
-        plain = decode(AiflowHook().artifact_store().get_value(bytes.fromhex(data["sha256"])))
+        hook = AiflowHook()
+        stored = hook.artifact_store().get_value(bytes.fromhex(data["sha256"]))
+        plain = decode(hook.cipher().open(stored, "a large XCom value"))
         return deserialize(plain)
 
 
@@ -92,7 +94,12 @@ Sequence.register(StoredDict)
 
 
 def stored_if_large(
-    value: Any, *, limit: int, store: Callable[[], ArtifactStore], find_secret: Callable[[Any], str | None]
+    value: Any,
+    *,
+    limit: int,
+    store: Callable[[], ArtifactStore],
+    find_secret: Callable[[Any], str | None],
+    lock: Callable[[bytes], bytes] = bytes,
 ) -> tuple[Any, StoredValue | None]:
     """
     Replace a large value by its reference.
@@ -101,6 +108,7 @@ def stored_if_large(
     :param limit: bytes of the encoded form up to which a value stays as it is.
     :param store: gives the artifact store; called for a large value alone.
     :param find_secret: gives the path of a secret in a plain value, ``None`` where there is none.
+    :param lock: encrypts what is stored.
     :return: what to push, and the reference where one was made.
     """
     if value is None or isinstance(value, bool | int | float):
@@ -118,7 +126,7 @@ def stored_if_large(
         return value, None
     if len(data) <= limit or find_secret(plain) is not None:
         return value, None
-    sha256 = store().put_value(data).hex()
+    sha256 = store().put_value(lock(data)).hex()
     reference = _class_for(value)(value, sha256, len(data))
     return reference, reference
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow_aiflow.runtime.payloads import find_secret
+from airflow_aiflow.storage.payload_cipher import PayloadCipher
 from airflow_aiflow.xcom import stored_if_large
 
 if TYPE_CHECKING:
@@ -52,7 +53,11 @@ def _one(value: Any, work: Work, name: str) -> Any:
         return path
 
     pushed, reference = stored_if_large(
-        value, limit=services.settings.inline_limit, store=services.store, find_secret=secret_path
+        value,
+        limit=services.settings.inline_limit,
+        store=services.store,
+        find_secret=secret_path,
+        lock=PayloadCipher(services.settings.payload_keys).lock,
     )
     if reference is not None:
         kind = type(value).__name__

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from airflow_aiflow.durable.settings import FlowSettings
     from airflow_aiflow.llm.call import ModelCaller
     from airflow_aiflow.runtime.session import Services
+    from airflow_aiflow.storage.payload_cipher import PayloadCipher
     from airflow_aiflow.storage.s3 import S3ArtifactStore
     from airflow_aiflow.storage.s3_settings import S3Settings
 
@@ -98,6 +99,12 @@ class AiflowHook(BaseHook):
         """
         conn_id = self._artifacts_conn_id or self.settings.artifacts_conn_id
         return _once_per_process("artifacts", conn_id, lambda: open_artifact_store(conn_id))
+
+    def cipher(self) -> PayloadCipher:
+        """Give what opens encrypted payloads."""
+        from airflow_aiflow.storage.payload_cipher import PayloadCipher
+
+        return PayloadCipher(self.settings.payload_keys)
 
     def models(self) -> ModelCaller:
         """

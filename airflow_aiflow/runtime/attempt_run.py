@@ -21,7 +21,7 @@ from airflow_aiflow.durable.lease import LeaseRules
 from airflow_aiflow.durable.record import Stored
 from airflow_aiflow.exceptions import AttemptParked, AttemptSuperseded, EffectInDoubtError, FlowSignal
 from airflow_aiflow.runtime.alarm import AlarmClock
-from airflow_aiflow.runtime.current import inside_flow
+from airflow_aiflow.runtime.current import current_unit, inside_flow
 from airflow_aiflow.runtime.deadline import Deadlines
 from airflow_aiflow.runtime.flow import Flow
 from airflow_aiflow.runtime.gate import Gate
@@ -34,10 +34,18 @@ from airflow_aiflow.runtime.payloads import Payloads
 from airflow_aiflow.runtime.recorder import Recorder
 from airflow_aiflow.runtime.replay import Replay, Spent
 from airflow_aiflow.runtime.session import Services, Session
+from airflow_aiflow.runtime.shutdown import Shutdown
 from airflow_aiflow.runtime.spool import Spool
 from airflow_aiflow.runtime.takeover import take_over
+from airflow_aiflow.storage.payload_cipher import PayloadCipher
 
 R = TypeVar("R")
+
+#: Least seconds until a task comes back that was handed over in a shutdown: with less, the executor's late word on the
+#: process that ends meets the next one and fails it.
+HAND_OVER_SECONDS = 20.0
+
+TOLD_TO_END = "this process is told to end"
 
 
 def run_attempt(
@@ -47,6 +55,7 @@ def run_attempt(
     *,
     lease: LeaseRules | None = None,
     step_timeout: float | None = None,
+    shutdown: Shutdown | None = None,
 ) -> R:
     """
     Run a task's body under a flow.
@@ -56,11 +65,12 @@ def run_attempt(
     :param body: the author's code.
     :param lease: the task's own lease rules; ``None``: the deployment's.
     :param step_timeout: seconds for steps that name none.
+    :param shutdown: tells that the process is to end; ``None``: SIGTERM does what its handler does.
     :return: what the body gave.
     :raises AttemptSuperseded: if a later attempt is at work; nothing of this one counts but recorded outcomes.
     :raises AttemptParked: if the slot is to be given back.
     """
-    with _attempt(attempt, services, lease, step_timeout) as run:
+    with _attempt(attempt, services, lease, step_timeout, shutdown) as run:
         with bind_store(services.store), inside_flow(run.flow):
             value = author(body, run.flow)
         run.succeeded(value)
@@ -69,7 +79,12 @@ def run_attempt(
 
 @contextmanager
 def open_flow(
-    attempt: Attempt, services: Services, *, lease: LeaseRules | None = None, step_timeout: float | None = None
+    attempt: Attempt,
+    services: Services,
+    *,
+    lease: LeaseRules | None = None,
+    step_timeout: float | None = None,
+    shutdown: Shutdown | None = None,
 ) -> Iterator[Flow]:
     """
     Open a flow inside code that is not wrapped; the same as ``run_attempt``, without a result.
@@ -77,7 +92,7 @@ def open_flow(
     :param attempt: which attempt this is.
     :param services: what it works with.
     """
-    with _attempt(attempt, services, lease, step_timeout) as run:
+    with _attempt(attempt, services, lease, step_timeout, shutdown) as run:
         with bind_store(services.store), inside_flow(run.flow):
             yield run.flow
         run.succeeded(None)
@@ -85,10 +100,18 @@ def open_flow(
 
 @contextmanager
 def _attempt(
-    attempt: Attempt, services: Services, lease: LeaseRules | None, step_timeout: float | None
+    attempt: Attempt,
+    services: Services,
+    lease: LeaseRules | None,
+    step_timeout: float | None,
+    shutdown: Shutdown | None,
 ) -> Iterator[_Run]:
+    if shutdown is not None and shutdown.asked:
+        raise AttemptParked(HAND_OVER_SECONDS, f"{TOLD_TO_END} before anything began")
     run = _Run(attempt, services, lease or services.settings.lease, step_timeout)
     try:
+        if shutdown is not None:
+            run.listen_to(shutdown)
         yield run
     except BaseException as error:
         if run.forked:
@@ -103,6 +126,8 @@ def _attempt(
         raise signal from error
     finally:
         if not run.forked:
+            if shutdown is not None:
+                shutdown.detach()
             run.close()
 
 
@@ -136,9 +161,9 @@ class _Run:
 
     def _make_session(self, attempt: Attempt, taken: Taken, step_timeout: float | None) -> tuple[Session, Spent]:
         services, settings = self._services, self._services.settings
-        spool = None
+        spool, cipher = None, PayloadCipher(settings.payload_keys)
         if settings.spool_dir is not None:
-            spool = Spool(settings.spool_dir, settings.seal_key, attempt.execution)
+            spool = Spool(settings.spool_dir, settings.seal_key, attempt.execution, cipher)
             self._patience.over(partial(spool.take_in, services.ledger, services.host))
         recorded = self._patience.over(lambda: services.ledger.recorded(taken.lease, taken.generation))
         deadlines = Deadlines(
@@ -150,7 +175,9 @@ class _Run:
             before.add(record.usage)
         journal = Journal(services.host, len(recorded.steps))
         journal.opened(taken, before)
-        recorder = Recorder(services.ledger, taken.lease, taken.generation, patience=self._patience, spool=spool)
+        recorder = Recorder(
+            services.ledger, taken.lease, taken.generation, patience=self._patience, spool=spool, cipher=cipher
+        )
         recorder.note("attempt", {"number": taken.number, "sign": taken.sign.value, "recorded": len(recorded.steps)})
         session = Session(
             services=services,
@@ -158,7 +185,7 @@ class _Run:
             taken=taken,
             replay=Replay(recorded),
             recorder=recorder,
-            payloads=Payloads(services.store, settings.inline_limit, services.host),
+            payloads=Payloads(services.store, settings.inline_limit, services.host, cipher),
             journal=journal,
             gate=self._gate,
             interrupts=self._interrupts,
@@ -170,6 +197,37 @@ class _Run:
         )
         return session, before
 
+    def listen_to(self, shutdown: Shutdown) -> None:
+        """
+        Bring what is in hand to its record, and nothing else, once the process is told to end.
+
+        :param shutdown: who is told.
+        """
+        shutdown.attach(self._wind_down)
+        self._interrupts.announce(shutdown.ask)
+
+    def _wind_down(self) -> None:
+        """Take no lock and write nothing: a signal handler calls this, and may be interrupted by itself."""
+        if self._gate.closing:
+            return
+        settings, host = self._services.settings, self._services.host
+        grace = settings.shutdown_grace
+        self._gate.shut(max(settings.reschedule_delay, HAND_OVER_SECONDS), TOLD_TO_END)
+        line = f"aiflow: {TOLD_TO_END}: nothing new starts, what is in hand has {grace:.0f} s"
+        self._alarms.set(0, lambda: host.log(line))
+        self._alarms.set(grace, self._cut_off)
+
+    def _cut_off(self) -> None:
+        """Wait no longer for what is in hand. A cut effect is in doubt, a cut step is not recorded."""
+        self._gate.cut()
+
+        def cut() -> FlowSignal:
+            # The author's code may swallow it: what it makes of that is no result.
+            current_unit().cut = True
+            return self._gate.signal or AttemptParked(HAND_OVER_SECONDS, TOLD_TO_END)
+
+        self._session.deadlines.cut(cut)
+
     @property
     def forked(self) -> bool:
         """Whether this is a child that came out of the author's code by itself."""
@@ -177,8 +235,10 @@ class _Run:
 
     def succeeded(self, value: Any) -> None:
         """Record the end; a superseded attempt's return value is refused."""
-        session = self._session
-        with session.gate.hand("return"):
+        session, signal = self._session, self._gate.signal
+        if isinstance(signal, AttemptParked):
+            raise signal  # the author's code swallowed it
+        with session.gate.hand("return", start=False):
             failpoint("before_finish")
             session.recorder.flush()
             result = self._result(value)
@@ -192,7 +252,7 @@ class _Run:
 
     def _result(self, value: Any) -> Stored | None:
         try:
-            if self._session.payloads.secret_in(value):
+            if self._session.payloads.secret_in_clear(value):
                 return None
             return self._session.payloads.save(value, "return", value.__class__)
         except Exception as error:  # the value may be any object of the author's
@@ -215,7 +275,7 @@ class _Run:
         """Leave without an end: a later attempt is at work, or this one comes back."""
         if isinstance(signal, AttemptParked):
             self._services.host.log(f"aiflow: parked: {signal.why}; comes back in {signal.delay:.0f} s")
-            self._ended(ExecutionState.PAUSED)
+            self._ended(ExecutionState.PAUSED, self._services.host.redact(signal.why))
         else:
             self.released("was superseded")
 
@@ -230,7 +290,7 @@ class _Run:
             state = ending
         self._ended(state)
 
-    def _ended(self, state: ExecutionState) -> None:
+    def _ended(self, state: ExecutionState, reason: str | None = None) -> None:
         try:
             self._session.recorder.flush()
             self._patience.over(lambda: self._services.ledger.finish(self._lease, state, result=None))

@@ -95,11 +95,12 @@ class EffectCall:
             )
         if options.on_conflict == "ask":
             raise FlowOptionError(f"effect '{name}': on_conflict='ask' is not built yet; use 'auto', 'fail' or 'keep'")
-        secret = session.payloads.secret_in([*self._request.args, self._request.kwargs])
+        secret = session.payloads.secret_in_clear([*self._request.args, self._request.kwargs])
         if secret:
             raise EffectOptionError(
                 f"effect '{name}': its request holds a secret (argument {secret}), which the ledger would keep in "
-                f"clear. Read the secret inside the function, from a connection. Nothing was sent"
+                f"clear. Read the secret inside the function, from a connection, or set [aiflow] payload_keys. "
+                f"Nothing was sent"
             )
         self._doubts = Doubts(session, name, options)
         self._effect = identify(name, options)
@@ -230,7 +231,7 @@ class EffectCall:
         """Store a result; the effect happened, and that must be recorded whatever its result is."""
         payloads, log, name = self._session.payloads, self._session.services.host.log, self._effect.name
         try:
-            secret = payloads.secret_in(value)
+            secret = payloads.secret_in_clear(value)
             if secret is None:
                 return payloads.save(value, name, self._as_type, whatever_size=True), False
         except Exception as error:  # the value may be any object of the author's

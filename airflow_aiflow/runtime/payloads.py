@@ -14,6 +14,7 @@ from airflow_aiflow.durable.ports import ArtifactStore, Host
 from airflow_aiflow.durable.record import Stored
 from airflow_aiflow.exceptions import ArtifactError, ArtifactUnavailableError, PayloadDecodeError
 from airflow_aiflow.runtime.payload_types import register
+from airflow_aiflow.storage.payload_cipher import PayloadCipher
 
 # Whoever stores or reads a value goes through this module, so numpy, pydantic and pendulum are known from here on.
 register()
@@ -125,12 +126,16 @@ class Payloads:
     :param store: gives the artifact store at the first large value.
     :param inline_limit: bytes up to which a value stays in the ledger's row.
     :param host: knows secrets and writes warnings.
+    :param cipher: encrypts what is stored; ``None``: it stays in clear.
     """
 
-    def __init__(self, store: Callable[[], ArtifactStore], inline_limit: int, host: Host) -> None:
+    def __init__(
+        self, store: Callable[[], ArtifactStore], inline_limit: int, host: Host, cipher: PayloadCipher | None = None
+    ) -> None:
         self._store = store
         self._inline_limit = inline_limit
         self._host = host
+        self._cipher = cipher or PayloadCipher()
         self._warned: set[str] = set()
 
     def save(self, value: Any, name: str, as_type: Any = None, *, whatever_size: bool = False) -> Stored:
@@ -172,6 +177,7 @@ class Payloads:
         :param whatever_size: whether a row takes it without a store however large it is: what was done must be
             recorded.
         """
+        data = self._cipher.lock(data)
         if len(data) <= self._inline_limit:
             return Stored(inline=data)
         try:
@@ -192,6 +198,9 @@ class Payloads:
         :param stored: what the ledger keeps.
         :param name: the step's or effect's name: a missing artifact is reported by it.
         """
+        return self._cipher.open(self._locked(stored, name), f"the record of '{name}'")
+
+    def _locked(self, stored: Stored, name: str) -> bytes:
         if stored.inline is not None:
             return stored.inline
         assert stored.sha256 is not None
@@ -246,10 +255,19 @@ class Payloads:
         """
         return find_secret(value, self._host.is_secret)
 
+    def secret_in_clear(self, value: Any) -> str | None:
+        """
+        Look for a secret that would be stored in clear.
+
+        :param value: what is about to be stored.
+        :return: the path, ``None``: none known, or payloads are encrypted.
+        """
+        return None if self._cipher.active else self.secret_in(value)
+
 
 def result_hash(stored: Stored) -> bytes:
     """
-    Give the hash of the encoded bytes, wherever they are.
+    Give the hash of the bytes that are kept, wherever they are.
 
     :param stored: what the ledger keeps.
     """

@@ -23,6 +23,7 @@ from airflow_aiflow.durable.record import Batch, EventRecord, StepRecord, Stored
 from airflow_aiflow.exceptions import LedgerError, LedgerUnavailableError
 from airflow_aiflow.runtime.patience import Patience
 from airflow_aiflow.runtime.spool import Spool
+from airflow_aiflow.storage.payload_cipher import PayloadCipher
 
 R = TypeVar("R")
 
@@ -46,16 +47,25 @@ class Recorder:
 
     :param patience: how long a lost ledger is asked again.
     :param spool: where a result goes that the ledger does not take; ``None``: nowhere.
+    :param cipher: encrypts the data of events; ``None``: they are in clear.
     """
 
     def __init__(
-        self, ledger: Ledger, lease: Lease, generation: int, *, patience: Patience, spool: Spool | None
+        self,
+        ledger: Ledger,
+        lease: Lease,
+        generation: int,
+        *,
+        patience: Patience,
+        spool: Spool | None,
+        cipher: PayloadCipher | None = None,
     ) -> None:
         self._ledger = ledger
         self._lease = lease
         self._generation = generation
         self._patience = patience
         self._spool = spool
+        self._cipher = cipher or PayloadCipher()
         self._queue: list[_Ticket] = []
         self._queue_lock = threading.Lock()
         self._commit_lock = threading.Lock()
@@ -70,9 +80,9 @@ class Recorder:
         :param kind: what happened.
         :param data: anything that can be stored.
         """
-        event = EventRecord(kind, encode(data).data)
+        ticket = _Ticket(events=(self._event(kind, data),))
         with self._queue_lock:
-            self._queue.append(_Ticket(events=(event,)))
+            self._queue.append(ticket)
 
     def event(self, kind: str, data: dict[str, Any]) -> None:
         """
@@ -81,7 +91,7 @@ class Recorder:
         :param kind: what happened.
         :param data: anything that can be stored.
         """
-        self._commit(_Ticket(events=(EventRecord(kind, encode(data).data),)))
+        self._commit(_Ticket(events=(self._event(kind, data),)))
 
     def step(self, record: StepRecord, event: dict[str, Any]) -> StepRecord | None:
         """
@@ -91,9 +101,12 @@ class Recorder:
         :param event: data of its ``step`` event.
         :return: the record that was there first, ``None`` where this one was written.
         """
-        ticket = _Ticket((record,), (EventRecord("step", encode(event).data),))
+        ticket = _Ticket((record,), (self._event("step", event),))
         self._commit(ticket)
         return ticket.prior[0]
+
+    def _event(self, kind: str, data: dict[str, Any]) -> EventRecord:
+        return EventRecord(kind, self._cipher.lock(encode(data).data))
 
     def flush(self) -> None:
         """Commit what is queued."""

@@ -24,6 +24,7 @@ from airflow_aiflow.durable.payload import decode, encode
 from airflow_aiflow.durable.ports import Host, Ledger
 from airflow_aiflow.durable.record import Batch, StepRecord, Stored, Usage
 from airflow_aiflow.exceptions import LedgerError, LedgerUnavailableError, PayloadError, SealError
+from airflow_aiflow.storage.payload_cipher import PayloadCipher
 
 SUFFIX = ".spool"
 KEPT_SUFFIX = ".kept.txt"
@@ -54,12 +55,20 @@ class Spool:
     :param folder: where they lie; made when first needed.
     :param seal_key: the deployment's key; without one a file is sealed against damage, not against forgery.
     :param execution: whose results this attempt keeps: another ledger may know another execution by the same number.
+    :param cipher: encrypts the files; ``None``: they are in clear, readable by the owner alone.
     """
 
-    def __init__(self, folder: Path, seal_key: bytes | None = None, execution: ExecutionId | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        seal_key: bytes | None = None,
+        execution: ExecutionId | None = None,
+        cipher: PayloadCipher | None = None,
+    ) -> None:
         self.folder = folder
         self._key = seal_key or b"aiflow-spool"
         self._execution = _to_plain(execution)
+        self._cipher = cipher or PayloadCipher()
 
     def keep_steps(self, lease: Lease, generation: int, steps: Iterable[StepRecord]) -> Path:
         """
@@ -98,7 +107,7 @@ class Spool:
         :param text: what to keep.
         :return: the file.
         """
-        return self._put(f"step '{name}' of {text}".encode("utf-8", "backslashreplace"), KEPT_SUFFIX)
+        return self._put(self._cipher.lock(f"step '{name}' of {text}".encode("utf-8", "backslashreplace")), KEPT_SUFFIX)
 
     def files(self) -> list[Path]:
         """List what waits, oldest first."""
@@ -146,7 +155,7 @@ class Spool:
             ledger.settle(plain["intent_id"], plain["outcome"], result=result, seal=plain["seal"])
 
     def _write(self, plain: dict[str, Any]) -> Path:
-        body = encode(plain).data
+        body = self._cipher.lock(encode(plain).data)
         return self._put(self._seal(body) + body, SUFFIX)
 
     def _put(self, raw: bytes, suffix: str) -> Path:
@@ -171,7 +180,7 @@ class Spool:
         seal, body = raw[:32], raw[32:]
         if not hmac.compare_digest(seal, self._seal(body)):
             raise SealError("its seal does not fit its content (damaged, edited, or sealed with another seal_key)")
-        plain: dict[str, Any] = decode(body)
+        plain: dict[str, Any] = decode(self._cipher.open(body, f"the spooled outcome {path.name}"))
         return plain
 
     def _seal(self, body: bytes) -> bytes:

@@ -260,7 +260,7 @@ def _run(session: Session, call: StepCall, unit: Unit, timeout: float | None) ->
 
 
 def _record(session: Session, call: StepCall, slot: Slot, ran: Ran, duration_ms: float) -> Any:
-    secret = session.payloads.secret_in(ran.value)
+    secret = session.payloads.secret_in_clear(ran.value)
     if secret:
         session.services.host.log(
             f"the result of '{call.name}' holds a secret at {secret}: it is not recorded and will run again",
