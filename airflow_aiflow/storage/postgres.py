@@ -31,9 +31,10 @@ from airflow_aiflow.durable.identity import EffectId, ExecutionId
 from airflow_aiflow.durable.ports import Recorded
 from airflow_aiflow.durable.record import Batch, StepRecord, Stored
 from airflow_aiflow.durable.sign import Sign
-from airflow_aiflow.exceptions import LedgerError, LedgerSchemaError, LedgerUnavailableError
+from airflow_aiflow.exceptions import LedgerError, LedgerUnavailableError
 from airflow_aiflow.storage.answers import check_end, check_sign
 from airflow_aiflow.storage.connections import Connections, Params
+from airflow_aiflow.storage.postgres_faults import NoTablesError
 from airflow_aiflow.storage.postgres_record import record
 from airflow_aiflow.storage.rows import STEP_WIDTH, effect_record, standing, step_record, utc
 from airflow_aiflow.storage.schema import check_session, check_version
@@ -75,9 +76,8 @@ class PostgresLedger:
         """
         try:
             [(version, *session)] = self._ask(statement("schema_version"))
-        except LedgerSchemaError as missing:
-            check_version(None)
-            raise missing
+        except NoTablesError:
+            version, session = None, []
         check_version(version)
         check_session(*session)
 

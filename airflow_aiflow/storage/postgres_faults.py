@@ -35,6 +35,10 @@ _PASSING = (
 )
 
 
+class NoTablesError(LedgerSchemaError):
+    """Say that a table or column of ours is not there; a role that may not look hears something else."""
+
+
 class RowExistsError(LedgerError):
     """Say that a row of this key is there already; nothing was written."""
 
@@ -65,7 +69,7 @@ def wrap(fault: psycopg.Error, where: str) -> AiflowError:
     """
     said = _said(fault)
     if isinstance(fault, _OTHER_SCHEMA):
-        return LedgerSchemaError(f"{where} has not the tables that this code knows ({said}): {UPGRADE}")
+        return NoTablesError(f"{where} has not the tables that this code knows ({said}): {UPGRADE}")
     if isinstance(fault, errors.InsufficientPrivilege):
         return LedgerSchemaError(
             f"{where} refuses its role a right ({said}): {UPGRADE}; it grants the role 'aiflow' what it needs"

@@ -231,6 +231,28 @@ def test_a_missing_schema_is_told_by_check_and_by_every_method(
         ledger.close()
 
 
+def test_a_missing_schema_is_told_without_the_drivers_traceback(postgres_server: PostgresServer, owner: str) -> None:
+    ledger = PostgresLedger.connect(role_dsn(postgres_server, owner))
+    try:
+        with pytest.raises(LedgerSchemaError, match="has no schema 'aiflow'") as caught:
+            ledger.check()
+    finally:
+        ledger.close()
+    assert caught.value.__cause__ is caught.value.__context__ is None
+
+
+def test_a_schema_that_the_role_may_not_use_is_not_called_missing(postgres_server: PostgresServer, owner: str) -> None:
+    migrate.upgrade(owner)
+    execute(owner, "revoke usage on schema aiflow from aiflow")
+    ledger = PostgresLedger.connect(role_dsn(postgres_server, owner))
+    try:
+        with pytest.raises(LedgerSchemaError, match="refuses its role a right") as caught:
+            ledger.check()
+    finally:
+        ledger.close()
+    assert "no schema" not in str(caught.value)
+
+
 def test_another_encoding_is_refused(postgres_server: PostgresServer) -> None:
     superuser = postgres_server.dsn("postgres", postgres_roles.SUPERUSER)
     execute(superuser, "create database latin encoding 'LATIN1' template template0 owner aiflow_owner")
