@@ -254,6 +254,27 @@ class ModelOutputError(ModelError):
 # --- embedded stack ---------------------------------------------------------------------------------------------------
 
 
+class AirflowUnavailableError(AiflowError):
+    """Say that Airflow's REST API gives no answer; a change that was asked for may have been carried out."""
+
+    retryable = True
+
+
+class AirflowRefusedError(AiflowError):
+    """
+    Say that Airflow's REST API refused a request.
+
+    :param method: HTTP method.
+    :param path: what follows ``/api/v2``.
+    :param status: HTTP status.
+    :param body: the answer, of which the beginning is shown.
+    """
+
+    def __init__(self, method: str, path: str, status: int, body: str) -> None:
+        self.status = status
+        super().__init__(f"Airflow's API refused {method} {path}: {status} {body[:500]}")
+
+
 class StackError(AiflowError):
     """Say that a part of the embedded stack is missing, in use or can't start; the message names it and the way out."""
 

@@ -6,12 +6,13 @@ An attempt is (ti id, try number): Airflow has a race in which the same ti id co
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, Self
 from uuid import UUID
 
-from airflow_aiflow.durable.identity import ExecutionId
+from airflow_aiflow.durable.identity import ExecutionId, digest
 
 OnClear = Literal["auto", "resume", "fresh"]
 
@@ -68,5 +69,23 @@ class Attempt:
     mapped: bool = False
     setup_or_teardown: bool = False
     on_clear: OnClear = "auto"
-    #: Over (task id, map index, duration) of every finished upstream task instance; ``None``: none, or unknown.
+    #: What ran above the task, by ``digest_upstream``; ``None``: it could not be read.
     upstream_digest: bytes | None = None
+
+
+def digest_upstream(ran: Iterable[tuple[str, int, float | None]]) -> bytes:
+    """
+    Hash what ran above a task: a task instance that runs again has another duration, to the microsecond.
+
+    A duration that is null or 0 is no evidence and is left out: such an instance did not run (it was skipped, or marked
+    by a person, or has nothing to run), so that it can have changed nothing below it.
+
+    :param ran: (task id, map index, duration in seconds) of each finished transitive upstream task instance.
+    :return: 32 bytes.
+    """
+    rows = sorted((task_id, map_index, repr(duration)) for task_id, map_index, duration in ran if duration)
+    return digest("upstream", *(part for row in rows for part in row))
+
+
+#: The digest of a task with nothing above it.
+NOTHING_ABOVE = digest_upstream(())

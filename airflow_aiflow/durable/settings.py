@@ -41,5 +41,6 @@ class FlowSettings:
     default_llm_conn_id: str = "pydanticai_default"
     ledger_conn_id: str = "aiflow_ledger"
     artifacts_conn_id: str = "aiflow_artifacts"
+    api_conn_id: str = "aiflow_api"
     #: Whether requests and results are shown in the task log.
     log_content: bool = False

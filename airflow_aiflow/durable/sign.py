@@ -54,14 +54,55 @@ def _later(stored: Counters, now: Counters) -> Sign:
     return Sign.AMBIGUOUS
 
 
-def begins_generation(sign: Sign, on_clear: OnClear) -> bool:
+def is_requeue(now: Counters, requeued_at: int | None) -> bool:
+    """
+    Say whether a clear was our own recovery's.
+
+    :param now: the attempt that wants to start.
+    :param requeued_at: the run's clear number as recovery saw it when it marked the execution; ``None``: no open mark.
+    :return: whether exactly one clear came after the mark: two are a person's, who wins.
+    """
+    return requeued_at is not None and now.clear_number == requeued_at + 1
+
+
+def is_top(stored: bytes | None, now: bytes | None) -> bool:
+    """
+    Say whether a cleared task is the top of the clear: nothing above it ran again since its last attempt began.
+
+    What could not be read, then or now, is no evidence of either. Such a task counts as below the top and replays: a
+    wrong replay gives the recorded result of the same inputs and costs nothing, and ``on_clear="fresh"`` is there for
+    who wants more; a wrong fresh start pays for every model call again.
+
+    Not covered: a task that started before its upstreams had all ended (``trigger_rule="one_success"``) saw less than
+    the next one does; it counts as below the top.
+
+    :param stored: the last attempt's digest of what had run above it.
+    :param now: the same of the attempt that wants to start.
+    """
+    return now is not None and now == stored
+
+
+def begins_generation(
+    sign: Sign,
+    on_clear: OnClear,
+    *,
+    heard: bool = False,
+    top: bool = False,
+    requeued: bool = False,
+    asked: bool = False,
+) -> bool:
     """
     Decide whether an attempt starts anew instead of resuming.
 
-    Not covered: ``on_clear="auto"`` resumes after every clear; telling a clear of a heard success from the rest needs
-    the evidence of upstream tasks.
-
     :param sign: what the counters say.
-    :param on_clear: the author's word.
+    :param on_clear: the author's or the run's word.
+    :param heard: whether Airflow had been told of the last attempt's success, so that who cleared it saw it.
+    :param top: whether the task is the top of the clear.
+    :param requeued: whether our own recovery made the clear.
+    :param asked: whether who cleared it asked for a fresh start of this very clear.
     """
-    return sign is Sign.MADE_AGAIN or (sign is Sign.CLEARED and on_clear == "fresh")
+    if sign is Sign.MADE_AGAIN:
+        return True
+    if sign is not Sign.CLEARED or requeued:
+        return False
+    return asked or on_clear == "fresh" or (on_clear == "auto" and heard and top)

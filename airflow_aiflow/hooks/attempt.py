@@ -7,18 +7,16 @@ and ``run_after`` on the run. Nothing here asks the metadata database, and nothi
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, get_args
 
 from airflow_aiflow.durable.attempt import Attempt, Counters, OnClear
-from airflow_aiflow.durable.identity import UNMAPPED, ExecutionId, digest
+from airflow_aiflow.durable.identity import UNMAPPED, ExecutionId
 from airflow_aiflow.exceptions import AiflowConfigError, FlowOptionError
+from airflow_aiflow.hooks.upstream import upstream_digest
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
-
-log = logging.getLogger(__name__)
 
 ON_CLEAR: tuple[OnClear, ...] = get_args(OnClear)
 
@@ -63,7 +61,7 @@ def attempt_from_context(context: Context, *, on_clear: OnClear) -> Attempt:
         mapped=map_index != UNMAPPED,
         setup_or_teardown=bool(task.is_setup or task.is_teardown),
         on_clear=_of_run(dag_run.conf) or on_clear,
-        upstream_digest=_upstream_digest(ti, task, execution),
+        upstream_digest=upstream_digest(ti, task, execution),
     )
 
 
@@ -83,27 +81,3 @@ def _of_run(conf: Mapping[str, Any] | None) -> OnClear | None:
         return check_on_clear(word)
     except FlowOptionError as error:
         raise AiflowConfigError(f"the run's conf, 'aiflow': {error}") from None
-
-
-def _upstream_digest(ti: Any, task: Any, execution: ExecutionId) -> bytes | None:
-    """
-    Hash what ran above this task: a task instance that runs again has another duration, to the microsecond.
-
-    A duration that is null or 0 (a task that was skipped, or marked by a person) is no evidence and is left out.
-    """
-    try:
-        above = task.get_flat_relative_ids(upstream=True)
-        if not above:
-            return None
-        ran = [
-            (crumb["task_id"], crumb["map_index"], crumb["duration"])
-            for crumb in ti.get_task_breadcrumbs(execution.dag_id, execution.run_id)
-            if crumb["task_id"] in above and crumb["duration"]
-        ]
-    except Exception:  # evidence for one decision after a clear; its lack must not cost the task
-        log.warning("aiflow: what ran above %s can't be read; a later clear can't compare it", execution, exc_info=True)
-        return None
-    if not ran:
-        return None
-    parts = [part for one in sorted(ran, key=lambda one: one[:2]) for part in (one[0], one[1], repr(one[2]))]
-    return digest("upstream", *parts)

@@ -14,7 +14,7 @@ from airflow_aiflow.durable.attempt import Attempt, Owner
 from airflow_aiflow.durable.execution import ExecutionState, Standing, Taken
 from airflow_aiflow.durable.ports import Clock, Ledger
 from airflow_aiflow.durable.settings import FlowSettings
-from airflow_aiflow.durable.sign import Sign, begins_generation, read_sign
+from airflow_aiflow.durable.sign import Sign, begins_generation, is_requeue, is_top, read_sign
 from airflow_aiflow.exceptions import AttemptSuperseded, LedgerError, LedgerUnavailableError
 from airflow_aiflow.runtime import process
 from airflow_aiflow.runtime.patience import Patience
@@ -59,7 +59,7 @@ def take_over(attempt: Attempt, ledger: Ledger, settings: FlowSettings, clock: C
                 attempt,
                 sign=sign,
                 seen=standing.fence if standing else None,
-                new_generation=begins_generation(sign, attempt.on_clear),
+                new_generation=_begins_generation(sign, attempt, standing),
                 ttl=ttl,
             )
         except LedgerUnavailableError:
@@ -69,6 +69,18 @@ def take_over(attempt: Attempt, ledger: Ledger, settings: FlowSettings, clock: C
         if taken is not None:
             return taken
     raise LedgerError(f"{attempt.execution}: {MOST_ROUNDS} take-overs failed in a row; this attempt gives up")
+
+
+def _begins_generation(sign: Sign, attempt: Attempt, standing: Standing | None) -> bool:
+    if standing is None:
+        return False
+    return begins_generation(
+        sign,
+        attempt.on_clear,
+        heard=standing.heard,
+        top=is_top(standing.upstream_digest, attempt.upstream_digest),
+        requeued=is_requeue(attempt.counters, standing.requeued_at),
+    )
 
 
 def _freed(standing: Standing, look: Callable[[], Standing | None], settings: FlowSettings, clock: Clock) -> bool:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 from uuid import UUID
 
-from airflow_aiflow.durable.attempt import Attempt, Counters, OnClear, Owner
+from airflow_aiflow.durable.attempt import NOTHING_ABOVE, Attempt, Counters, OnClear, Owner
+from airflow_aiflow.durable.execution import Lease
 from airflow_aiflow.durable.identity import ExecutionId
 from airflow_aiflow.durable.ports import ArtifactStore, Clock, Ledger
 from airflow_aiflow.durable.settings import FlowSettings
+from airflow_aiflow.exceptions import LedgerError
 from airflow_aiflow.llm.call import ModelCaller
 from airflow_aiflow.runtime.attempt_run import open_flow, run_attempt
 from airflow_aiflow.runtime.flow import Flow
@@ -78,6 +80,8 @@ class DurableTask:
         self.settings = settings or FlowSettings()
         self.execution = ExecutionId(dag_id, run_id, task_id, map_index)
         self._on_clear: OnClear = on_clear
+        #: What ran above the task; set another value to run it again, ``None`` to make it unreadable.
+        self.upstream_digest: bytes | None = NOTHING_ABOVE
         self._next = Counters(
             ti_id=uuid7(), try_number=1, max_tries=retries, retries=retries, clear_number=0, run_after=RUN_AFTER
         )
@@ -111,6 +115,7 @@ class DurableTask:
             owner=owner,
             mapped=self.execution.map_index >= 0,
             on_clear=self._on_clear,
+            upstream_digest=self.upstream_digest,
         )
 
     def run(self, body: Callable[[Flow], R]) -> R:
@@ -122,7 +127,16 @@ class DurableTask:
         attempt = self.attempt()
         self._last = self._next
         self.retried()
-        return run_attempt(attempt, self.services, body)
+        leases: list[Lease] = []
+
+        def leased(flow: Flow) -> R:
+            leases.append(flow.lease)
+            return body(flow)
+
+        value = run_attempt(attempt, self.services, leased)
+        with contextlib.suppress(LedgerError):
+            self.ledger.heard(leases[-1])  # as the listener does, once Airflow has taken the success
+        return value
 
     def retried(self) -> None:
         """Make the next attempt an automatic retry."""
@@ -138,7 +152,7 @@ class DurableTask:
         self._next = self._last
 
 
-@contextmanager
+@contextlib.contextmanager
 def flow(**options: Any) -> Iterator[Flow]:
     """
     Give one attempt in memory, for ``with flow() as f: assert my_code(f) == ...``.

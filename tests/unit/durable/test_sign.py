@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import pytest
 
-from airflow_aiflow.durable.attempt import Counters
-from airflow_aiflow.durable.sign import Sign, begins_generation, read_sign
+from airflow_aiflow.durable.attempt import NOTHING_ABOVE, Counters, OnClear, digest_upstream
+from airflow_aiflow.durable.sign import Sign, begins_generation, is_requeue, is_top, read_sign
 
 
 def ti(number: int) -> UUID:
@@ -32,6 +33,18 @@ TABLE = [
         "another task was cleared, or this one while it ran",
         {"ti_id": ti(6), "try_number": 3, "clear_number": 2},
         Sign.AMBIGUOUS,
+    ),
+    ("a clear that left the run's own row alone (reset_dag_runs=false)", {"try_number": 3, "max_tries": 5}, Sign.RETRY),
+    (
+        "a clear after the retries were edited, to the same max_tries",
+        {"try_number": 3, "clear_number": 2, "retries": 1},
+        Sign.AMBIGUOUS,
+    ),
+    ("two clears before a start", {"ti_id": ti(7), "try_number": 3, "max_tries": 5, "clear_number": 3}, Sign.CLEARED),
+    (
+        "a clear by a machine whose clock is behind",
+        {"ti_id": ti(4), "try_number": 3, "max_tries": 5, "clear_number": 2},
+        Sign.CLEARED,
     ),
     ("only the retries were edited", {"ti_id": ti(6), "try_number": 3, "max_tries": 5}, Sign.RETRY),
     (
@@ -56,8 +69,84 @@ def test_the_first_attempt() -> None:
     assert read_sign(None, STORED) is Sign.FIRST
 
 
-@pytest.mark.parametrize("sign", list(Sign))
-def test_only_a_run_made_again_or_a_wish_starts_anew(sign: Sign) -> None:
-    assert begins_generation(sign, "auto") is (sign is Sign.MADE_AGAIN)
-    assert begins_generation(sign, "resume") is (sign is Sign.MADE_AGAIN)
-    assert begins_generation(sign, "fresh") is (sign in (Sign.MADE_AGAIN, Sign.CLEARED))
+def test_no_order_of_the_rows_gives_an_older_attempt_a_start() -> None:
+    """A run made again is told by any of three signs; only an attempt without one of them can be older."""
+    again = replace(STORED, ti_id=ti(4), try_number=1, clear_number=0)
+    assert read_sign(STORED, again) is Sign.MADE_AGAIN
+    assert read_sign(STORED, replace(STORED, ti_id=ti(4), try_number=1, run_after=LATER)) is Sign.MADE_AGAIN
+    assert read_sign(STORED, replace(STORED, ti_id=ti(4), try_number=1)) is Sign.OLDER
+
+
+WORDS: tuple[OnClear, ...] = ("auto", "resume", "fresh")
+
+#: (what happened, sign, evidence) -> what each of the three words does: True starts anew.
+GENERATIONS: list[tuple[str, Sign, dict[str, bool], tuple[bool, bool, bool]]] = [
+    (
+        "a clear of a success that was seen, nothing above ran again",
+        Sign.CLEARED,
+        {"heard": True, "top": True},
+        (1, 0, 1),
+    ),
+    ("... and something above ran again, or can't be read", Sign.CLEARED, {"heard": True, "top": False}, (0, 0, 1)),
+    ("a clear of what failed, or of a success that nobody saw", Sign.CLEARED, {"heard": False, "top": True}, (0, 0, 1)),
+    ("a clear of neither", Sign.CLEARED, {}, (0, 0, 1)),
+    ("our own recovery", Sign.CLEARED, {"requeued": True}, (0, 0, 0)),
+    ("our own recovery of a success", Sign.CLEARED, {"requeued": True, "heard": True, "top": True}, (0, 0, 0)),
+    ("a clear with the wish to start anew", Sign.CLEARED, {"asked": True}, (1, 1, 1)),
+    ("the run was made again", Sign.MADE_AGAIN, {}, (1, 1, 1)),
+    ("an automatic retry of a success that was not recorded", Sign.RETRY, {"heard": True, "top": True}, (0, 0, 0)),
+    ("another task was cleared", Sign.AMBIGUOUS, {"heard": True, "top": True, "asked": True}, (0, 0, 0)),
+    ("a reschedule", Sign.SAME, {"heard": True, "top": True}, (0, 0, 0)),
+    ("the first attempt", Sign.FIRST, {"top": True}, (0, 0, 0)),
+]
+
+
+@pytest.mark.parametrize(
+    ("sign", "evidence", "anew"), [row[1:] for row in GENERATIONS], ids=[r[0] for r in GENERATIONS]
+)
+def test_what_starts_anew(sign: Sign, evidence: dict[str, bool], anew: tuple[bool, bool, bool]) -> None:
+    assert tuple(begins_generation(sign, word, **evidence) for word in WORDS) == tuple(map(bool, anew))
+
+
+@pytest.mark.parametrize("sign", set(Sign) - {Sign.CLEARED, Sign.MADE_AGAIN})
+def test_nothing_but_a_clear_or_a_new_run_starts_anew(sign: Sign) -> None:
+    flags = ("heard", "top", "requeued", "asked")
+    for values in itertools.product((True, False), repeat=4):
+        for word in WORDS:
+            assert not begins_generation(sign, word, **dict(zip(flags, values, strict=True)))
+
+
+@pytest.mark.parametrize(
+    ("seen", "now", "ours"), [(None, 2, False), (1, 2, True), (2, 2, False), (0, 2, False), (3, 2, False)]
+)
+def test_a_requeue_is_ours_where_exactly_one_clear_followed_the_mark(seen: int | None, now: int, ours: bool) -> None:
+    assert is_requeue(replace(STORED, clear_number=now), seen) is ours
+
+
+def above(*ran: tuple[str, int, float | None]) -> bytes:
+    return digest_upstream(ran)
+
+
+RAN = above(("list", -1, 1.000001), ("load", 0, 2.5), ("load", 1, 2.25))
+
+
+@pytest.mark.parametrize(
+    ("stored", "now", "top"),
+    [
+        (NOTHING_ABOVE, NOTHING_ABOVE, True),
+        (RAN, RAN, True),
+        (RAN, above(("load", 1, 2.25), ("list", -1, 1.000001), ("load", 0, 2.5)), True),
+        (RAN, above(("list", -1, 1.000002), ("load", 0, 2.5), ("load", 1, 2.25)), False),
+        (RAN, above(("list", -1, 1.000001), ("load", 0, 2.25), ("load", 1, 2.5)), False),
+        (RAN, above(("list", -1, 1.000001), ("load", 0, 2.5)), False),
+        (RAN, above(("list", -1, 1.000001), ("load", 0, 2.5), ("load", 1, 2.25), ("load", 2, 1.0)), False),
+        (RAN, above(("list", -1, 1.000001), ("load", 0, 2.5), ("load", 1, 2.25), ("skipped", -1, None)), True),
+        (RAN, above(("list", -1, 1.000001), ("load", 0, 2.5), ("load", 1, 2.25), ("marked", -1, 0.0)), True),
+        (NOTHING_ABOVE, RAN, False),
+        (None, RAN, False),
+        (RAN, None, False),
+        (None, None, False),
+    ],
+)
+def test_the_top_of_a_clear(stored: bytes | None, now: bytes | None, top: bool) -> None:
+    assert is_top(stored, now) is top

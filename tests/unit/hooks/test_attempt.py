@@ -10,6 +10,7 @@ from uuid import UUID
 
 import pytest
 
+from airflow_aiflow.durable.attempt import NOTHING_ABOVE
 from airflow_aiflow.exceptions import AiflowConfigError
 from airflow_aiflow.hooks.attempt import attempt_from_context
 
@@ -23,6 +24,10 @@ def crumbs(*rows: tuple[str, int, float | None]) -> list[dict[str, Any]]:
 
 
 RAN = crumbs(("list_docs", -1, 1.000001), ("load", 0, 2.5), ("load", 1, 2.25), ("beside", -1, 9.0))
+
+
+def kind_of(task_id: str) -> Any:
+    return SimpleNamespace(is_setup=task_id == "make_cluster", is_teardown=task_id == "drop_cluster")
 
 
 def context(
@@ -50,7 +55,11 @@ def context(
         get_task_breadcrumbs=breadcrumbs,
     )
     task = SimpleNamespace(
-        retries=3, is_setup=is_setup, is_teardown=False, get_flat_relative_ids=lambda upstream: above or set()
+        retries=3,
+        is_setup=is_setup,
+        is_teardown=False,
+        get_flat_relative_ids=lambda upstream: above or set(),
+        get_dag=lambda: SimpleNamespace(get_task=kind_of),
     )
     return {
         "ti": ti,
@@ -124,13 +133,25 @@ def test_what_ran_above_is_hashed_to_the_microsecond() -> None:
 
 def test_a_missing_duration_is_no_evidence() -> None:
     assert digest_of([*RAN, *crumbs(("load", 2, None), ("load", 3, 0.0))]) == digest_of(RAN)
-    assert digest_of(crumbs(("load", 0, None))) is None
+    assert digest_of(crumbs(("load", 0, None))) == NOTHING_ABOVE, "what never ran can't have run again"
 
 
-def test_a_task_without_upstream_asks_nothing() -> None:
-    asked = context(ran=AssertionError("asked"))
-    assert attempt_from_context(asked, on_clear="auto").upstream_digest is None
+@pytest.mark.parametrize("above", [set(), {"make_cluster", "drop_cluster"}], ids=["nothing", "setups"])
+def test_a_task_without_upstream_asks_nothing(above: set[str]) -> None:
+    asked = context(above=above, ran=AssertionError("asked"))
+    assert attempt_from_context(asked, on_clear="auto").upstream_digest == NOTHING_ABOVE
 
 
-def test_evidence_that_cannot_be_had_costs_nothing() -> None:
+def test_setups_do_not_count_for_a_clear_clears_them_too() -> None:
+    ran = [*RAN, *crumbs(("make_cluster", -1, 30.0), ("drop_cluster", -1, 5.0))]
+    with_setups = attempt_from_context(
+        context(above={*ABOVE, "make_cluster", "drop_cluster"}, ran=ran), on_clear="auto"
+    )
+    assert with_setups.upstream_digest == digest_of(RAN)
+
+
+def test_evidence_that_cannot_be_had_costs_nothing(
+    caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert digest_of(ConnectionError("no API server")) is None
+    assert "can't be read (no API server; by the REST API:" in caplog.text + capsys.readouterr().out
