@@ -108,6 +108,10 @@ class EffectRecord:
     #: What was decided about the current intent, by whom; ``retry`` and ``did_not_happen``: to be called again.
     decision: Decision | None = None
     decided_by: str | None = None
+    #: Seconds since the first intent of this ``repeat``: for so long the target may have known our key.
+    age: float = 0.0
+    #: Seconds since the success was recorded or decided; ``None``: there is none.
+    done_for: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,9 +22,8 @@ from airflow_aiflow.durable.record import Stored
 QuestionKind = Literal["doubt", "approval", "conflict", "ask"]
 PersonDecision = Literal["happened", "did_not_happen"]
 
-#: The options of a doubt's question. The first two are words on the intent, the last one is the question's answer.
+#: What a form says of a doubt; what its options mean is the word on the intent, ``FAIL`` the answer to its question.
 HAPPENED, DID_NOT_HAPPEN, FAIL = "It happened", "It did not happen: run it", "Fail the task"
-DOUBT_OPTIONS = (HAPPENED, DID_NOT_HAPPEN, FAIL)
 
 #: The options of an approval and of a conflict; ``FAIL`` is the third one of a conflict.
 APPROVE, REJECT = "Approve", "Reject"
@@ -208,15 +207,12 @@ def give_word(inbox: Inbox, number: int, option: str, *, by: str, note: str = ""
 
     :param inbox: the ledger's.
     :param number: of an intent in doubt, or of a question.
-    :param option: one of ``DOUBT_OPTIONS``, or of the question's.
+    :param option: ``happened`` or ``did_not_happen`` about an intent; else one of the question's options.
     :param by: who says so.
     :param note: for people.
     """
-    if option in (HAPPENED, DID_NOT_HAPPEN) and _is_doubt(inbox, number):
-        return inbox.resolve(number, "happened" if option == HAPPENED else "did_not_happen", by=by, note=note)
+    if option == "happened" or option == "did_not_happen":
+        question = inbox.question(number)
+        if question is None or question.kind == "doubt":
+            return inbox.resolve(number, option, by=by, note=note)
     return inbox.answer(number, option, by=by, note=note)
-
-
-def _is_doubt(inbox: Inbox, number: int) -> bool:
-    question = inbox.question(number)
-    return question is None or question.kind == "doubt"

@@ -119,7 +119,14 @@ class Ledger(Protocol):
         """
 
     def decide(
-        self, lease: Lease, intent_id: UUID, decision: Decision, *, by: str, result: Stored | None = None
+        self,
+        lease: Lease,
+        intent_id: UUID,
+        decision: Decision,
+        *,
+        by: str,
+        result: Stored | None = None,
+        seal: bytes | None = None,
     ) -> bool:
         """
         Apply an attempt's own decision (by policy or by asking the target) to the effect in doubt whose current intent
@@ -127,6 +134,7 @@ class Ledger(Protocol):
 
         :param by: who or what decided.
         :param result: with ``happened``, what the target gave.
+        :param seal: over the result.
         :return: whether this decision stands, also where the same one by the same stood before.
         """
 
@@ -147,6 +155,16 @@ class Ledger(Protocol):
         Note that what an intent did is undone: ``succeeded -> compensated``, where this intent's success counts.
 
         :return: whether it is compensated, also where it was before.
+        """
+
+    def release(self, lease: Lease, intent_id: UUID, *, by: str, note: str) -> bool:
+        """
+        Carry out a word that a done effect may be done once more: ``succeeded -> released``, where this intent's
+        success counts.
+
+        :param by: the person whose word it is, or the rule.
+        :param note: the reason, for people.
+        :return: whether it is released, also where it was before.
         """
 
     def shared_step(self, lease: Lease, step_key: bytes) -> SharedStep | None:
