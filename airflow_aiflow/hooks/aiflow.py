@@ -21,6 +21,7 @@ from airflow_aiflow.exceptions import AiflowConfigError
 if TYPE_CHECKING:
     from airflow.sdk import Connection
 
+    from airflow_aiflow.durable.inbox import Inbox
     from airflow_aiflow.durable.ports import ArtifactStore, Host, Ledger
     from airflow_aiflow.durable.settings import FlowSettings
     from airflow_aiflow.llm.call import ModelCaller
@@ -91,6 +92,15 @@ class AiflowHook(BaseHook):
         conn_id = self._ledger_conn_id or self.settings.ledger_conn_id
         return _once_per_process("ledger", conn_id, lambda: open_ledger(conn_id))
 
+    def inbox(self) -> Inbox:
+        """
+        Give the ledger as persons use it, with the pool of this process.
+
+        :raises AiflowConfigError: if the connection is not there or of another type.
+        """
+        conn_id = self._ledger_conn_id or self.settings.ledger_conn_id
+        return _once_per_process("inbox", conn_id, lambda: open_inbox(conn_id))
+
     def artifact_store(self) -> ArtifactStore:
         """
         Give the artifact store.
@@ -142,11 +152,27 @@ def open_ledger(conn_id: str) -> Ledger:
     :param conn_id: of type ``postgres``.
     :raises AiflowConfigError: if the connection is not there or of another type.
     """
-    from airflow_aiflow.hooks.conninfo import ledger_conninfo
     from airflow_aiflow.storage.postgres import PostgresLedger
 
-    connection = existing_connection(conn_id, "the ledger", "postgresql://aiflow:PASSWORD@HOST:5432/aiflow")
-    return PostgresLedger.connect(ledger_conninfo(connection))
+    return PostgresLedger.connect(_ledger_conninfo(conn_id))
+
+
+def open_inbox(conn_id: str) -> Inbox:
+    """
+    Open the ledger behind a connection as persons use it.
+
+    :param conn_id: of type ``postgres``.
+    :raises AiflowConfigError: if the connection is not there or of another type.
+    """
+    from airflow_aiflow.storage.postgres_inbox import PostgresInbox
+
+    return PostgresInbox.connect(_ledger_conninfo(conn_id))
+
+
+def _ledger_conninfo(conn_id: str) -> str:
+    from airflow_aiflow.hooks.conninfo import ledger_conninfo
+
+    return ledger_conninfo(existing_connection(conn_id, "the ledger", "postgresql://aiflow:PASSWORD@HOST:5432/aiflow"))
 
 
 def open_artifact_store(conn_id: str) -> S3ArtifactStore:

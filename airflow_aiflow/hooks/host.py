@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
 from airflow_aiflow.durable.execution import ExecutionState
-from airflow_aiflow.exceptions import AttemptParked, AttemptSuperseded, EffectInDoubtError
+from airflow_aiflow.exceptions import AttemptAsks, AttemptParked, AttemptSuperseded, EffectInDoubtError
 from airflow_aiflow.hooks.supervisor import end_failed, end_superseded, is_supervised
 
 
@@ -87,7 +87,9 @@ class AirflowHost:
 
 
 @contextmanager
-def airflow_signals(host: AirflowHost, *, reschedule_delay: float) -> Iterator[None]:
+def airflow_signals(
+    host: AirflowHost, *, reschedule_delay: float, show: Callable[[AttemptAsks], BaseException] | None = None
+) -> Iterator[None]:
     """
     Translate, once and here alone, what a flow says into what Airflow understands.
 
@@ -96,12 +98,15 @@ def airflow_signals(host: AirflowHost, *, reschedule_delay: float) -> Iterator[N
     :param host: the attempt's host.
     :param reschedule_delay: least seconds until a parked task comes back; a quicker one meets Airflow's late word on
         the parked process, which then fails the healthy task.
+    :param show: turns a question to a person into what Airflow understands; ``None``: it waits in the inbox alone.
     """
     from airflow.sdk.exceptions import AirflowFailException, AirflowRescheduleException
 
     try:
         yield
     except AttemptParked as parked:
+        if show is not None and isinstance(parked, AttemptAsks):
+            raise show(parked) from None
         host.log(f"aiflow: {parked.why}; the slot goes back")
         back_at = datetime.now(UTC) + timedelta(seconds=max(parked.delay, reschedule_delay))
         raise AirflowRescheduleException(back_at) from None  # type: ignore[no-untyped-call]

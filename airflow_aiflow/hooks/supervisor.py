@@ -15,7 +15,11 @@ import logging
 import os
 import sys
 import time
-from typing import NoReturn
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from uuid import UUID
 
 #: How long a superseded process waits to be ended. The supervisor beats every [workers] min_heartbeat_interval (5 s);
 #: twelve beats outlast a server that is restarting.
@@ -34,6 +38,39 @@ def is_supervised() -> bool:
     from airflow.sdk.execution_time.comms import CommsDecoder
 
     return isinstance(comms, CommsDecoder)
+
+
+def ask_airflow(
+    ti_id: UUID, *, subject: str, body: str, options: list[str], assigned_users: Sequence[str]
+) -> tuple[str, list[str]]:
+    """
+    Have Airflow show a form for this task instance.
+
+    :param ti_id: the task instance.
+    :param subject: one line.
+    :param body: what a person needs to decide.
+    :param options: what may be chosen, one of them.
+    :param assigned_users: ids of who may answer; empty: everybody with the right to.
+    :return: subject and options of the form that is there now: a task instance keeps its first one for life.
+    :raises Exception: Airflow's, if it takes no form.
+    """
+    from airflow.sdk.api.datamodels._generated import HITLUser
+    from airflow.sdk.execution_time.comms import CreateHITLDetailPayload, HITLDetailRequestResult
+    from airflow.sdk.execution_time.task_runner import SUPERVISOR_COMMS
+
+    # The task SDK's own function drops the answer, which alone tells an old form from a new one.
+    shown = SUPERVISOR_COMMS.send(
+        CreateHITLDetailPayload(
+            ti_id=ti_id,
+            options=options,
+            subject=subject,
+            body=body,
+            assigned_users=[HITLUser(id=user, name=user) for user in assigned_users],
+        )
+    )
+    if not isinstance(shown, HITLDetailRequestResult):
+        raise TypeError(f"Airflow answered the wish for a form with {type(shown).__name__}")
+    return shown.subject, list(shown.options)
 
 
 def end_failed() -> NoReturn:
