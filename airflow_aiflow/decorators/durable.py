@@ -12,6 +12,7 @@ from airflow.sdk.bases.decorator import DecoratedOperator, TaskDecorator, _TaskD
 from airflow_aiflow.decorators.options import task_options
 from airflow_aiflow.decorators.signature import FLOW, inject, returns_mapping
 from airflow_aiflow.exceptions import FlowOptionError
+from airflow_aiflow.hooks.persons import AsksPersons
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -39,7 +40,7 @@ def _current_flow() -> Flow:
     return current_flow()
 
 
-class DurableDecoratedOperator(DecoratedOperator, PythonOperator):
+class DurableDecoratedOperator(AsksPersons, DecoratedOperator, PythonOperator):
     """
     Run a function under a flow.
 

@@ -17,6 +17,7 @@ from airflow_aiflow.decorators.signature import CTX, bare, inject, returns_mappi
 from airflow_aiflow.durable.policy import EFFECT_OPTION_NAMES, EffectOptions, check_key, effect_options
 from airflow_aiflow.exceptions import EffectOptionError, FlowOptionError, NoFlowError
 from airflow_aiflow.hooks.attempt import check_on_clear
+from airflow_aiflow.hooks.persons import AsksPersons
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -92,7 +93,7 @@ def _as_flow_options(options: Mapping[str, Any]) -> dict[str, Any]:
     return {"retries" if name == "effect_retries" else name: value for name, value in options.items()}
 
 
-class EffectDecoratedOperator(DecoratedOperator, PythonOperator):
+class EffectDecoratedOperator(AsksPersons, DecoratedOperator, PythonOperator):
     """
     Run a function as one effect.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from airflow_aiflow.exceptions import FlowError, NoFlowError
 from airflow_aiflow.hooks.aiflow import AiflowHook
+from airflow_aiflow.hooks.asking import Door, door_of
 from airflow_aiflow.hooks.attempt import attempt_from_context
 from airflow_aiflow.hooks.heard import remember
 from airflow_aiflow.hooks.host import AirflowHost, airflow_signals
@@ -35,11 +36,13 @@ class Work:
     :param attempt: which attempt it is.
     :param services: what it works with.
     :param host: the same as in ``services``.
+    :param door: shows what the attempt asks a person; ``None``: it waits in the inbox alone.
     """
 
     attempt: Attempt
     services: Services
     host: AirflowHost
+    door: Door | None = None
 
     def run(
         self, body: Callable[[Flow], R], *, lease: LeaseRules | None = None, step_timeout: float | None = None
@@ -70,7 +73,8 @@ class Work:
         remember(str(self.attempt.counters.ti_id), self.services.ledger, flow.lease)
 
     def _in_airflow(self) -> AbstractContextManager[None]:
-        return airflow_signals(self.host, reschedule_delay=self.services.settings.reschedule_delay)
+        show = None if self.door is None else self.door.park
+        return airflow_signals(self.host, reschedule_delay=self.services.settings.reschedule_delay, show=show)
 
 
 def work_from_context(context: Context, *, on_clear: OnClear | None = None) -> Work:
@@ -87,7 +91,8 @@ def work_from_context(context: Context, *, on_clear: OnClear | None = None) -> W
     hook, host = AiflowHook(), AirflowHost()
     services = hook.services(host)
     attempt = attempt_from_context(context, on_clear=on_clear or services.settings.on_clear)
-    return Work(attempt, services, host)
+    door = door_of(context, attempt.execution, host, reschedule_delay=services.settings.reschedule_delay)
+    return Work(attempt, services, host, door=door)
 
 
 class FlowFromContext:

@@ -18,6 +18,7 @@ from airflow.providers.common.ai.operators.llm import LLMOperator
 
 from airflow_aiflow.durable.policy import seconds
 from airflow_aiflow.hooks.attempt import check_on_clear
+from airflow_aiflow.hooks.persons import AsksPersons
 from airflow_aiflow.llm.call import LlmAnswer, LlmRequest
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class _Result:
     response: _Response
 
 
-class DurableLLMOperator(LLMOperator):
+class DurableLLMOperator(AsksPersons, LLMOperator):
     """
     Call a model once for the same prompt, model and settings, however often the task is tried.
 
