@@ -91,7 +91,19 @@ def conninfo_of(text: str, where: str) -> str:
     """
     from airflow_aiflow.storage.conninfo import build_conninfo
 
-    return build_conninfo(where, **(_of_json(text, where) if text.lstrip().startswith("{") else _of_uri(text, where)))
+    return build_conninfo(where, **connection_fields(text, where))
+
+
+def connection_fields(text: str, where: str) -> dict[str, Any]:
+    """
+    Take one of Airflow's two forms of a connection apart.
+
+    :param text: a URI or a JSON object.
+    :param where: where it stands, for messages, which never show it: it holds a password.
+    :return: ``conn_type, host, port, schema, login, password, extra``.
+    :raises AiflowConfigError: if it is neither.
+    """
+    return _of_json(text, where) if text.lstrip().startswith("{") else _of_uri(text, where)
 
 
 def _of_json(text: str, where: str) -> dict[str, Any]:
