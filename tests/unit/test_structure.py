@@ -55,7 +55,7 @@ ALLOWED: dict[str, set[str]] = {
     "plugin": DOMAIN | {"api", "config", "hooks", "links", "runtime", "ui", "xcom"},
     "local": DOMAIN | {"storage"},
     "demo": WORK | {"local"},
-    "cli": WORK | {"config", "hooks", "local", "demo"},  # of the hooks, Airflow's REST API: it imports nothing of Airflow
+    "cli": WORK | {"config", "hooks", "local", "demo"},  # hooks: Airflow's REST API, without Airflow
 }
 
 #: Against the direction, and only when a function runs: `Flow.from_context` is an author's door to what the hook puts
