@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from airflow_aiflow.durable.identity import ExecutionId
-from airflow_aiflow.exceptions import AirflowApiError
+from airflow_aiflow.exceptions import AirflowRefusedError
 from airflow_aiflow.hooks.airflow_api import AirflowApi, run_path
 
 #: A number of the inbox inside an option, such as ``It happened (#1842)``.
@@ -94,11 +94,11 @@ def read_form(api: AirflowApi, execution: ExecutionId) -> AirflowForm | None:
     :param api: Airflow's.
     :param execution: which one.
     :return: ``None``: it has none, or the task instance is not there.
-    :raises AirflowApiError: if the API refused.
+    :raises AirflowRefusedError: if the API refused.
     """
     try:
         found = api.request("GET", f"{task_path(execution)}/hitlDetails")
-    except AirflowApiError as error:
+    except AirflowRefusedError as error:
         if error.status == NOT_FOUND:
             return None
         raise
@@ -121,12 +121,12 @@ def respond(api: AirflowApi, execution: ExecutionId, option: str) -> bool:
     :param execution: which one.
     :param option: of the form.
     :return: whether this response counts; else somebody has responded in the form.
-    :raises AirflowApiError: if the API refused.
+    :raises AirflowRefusedError: if the API refused.
     """
     body = {"chosen_options": [option], "params_input": {IN_INBOX: True}}
     try:
         api.request("PATCH", f"{task_path(execution)}/hitlDetails", body=body)
-    except AirflowApiError as error:
+    except AirflowRefusedError as error:
         if error.status == CONFLICT:
             return False
         raise
