@@ -28,8 +28,7 @@ class TaskOptions:
     :param on_clear: what a cleared task does; ``None``: the deployment's word.
     :param step_timeout: seconds that a step without a ``timeout`` of its own may take; ``None``: no limit.
     :param lease: the task's own lease; ``None``: the deployment's.
-    :param share_mapped: whether a mapped task may take over what its siblings recorded; checked, and without effect
-        yet: none does.
+    :param share_mapped: whether a mapped task may take over what its siblings recorded before a clear.
     """
 
     on_clear: OnClear | None = None

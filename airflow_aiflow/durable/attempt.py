@@ -69,6 +69,8 @@ class Attempt:
     mapped: bool = False
     setup_or_teardown: bool = False
     on_clear: OnClear = "auto"
+    #: Whether a mapped task may take over what other map indexes of it recorded before a clear.
+    share_mapped: bool = True
     #: What ran above the task, by ``digest_upstream``; ``None``: it could not be read.
     upstream_digest: bytes | None = None
 

@@ -9,8 +9,9 @@ no key: leaving it out would let two different inputs share one result.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+from zlib import crc32
 
 from airflow_aiflow.durable.arguments import bind_arguments, captured_variables
 from airflow_aiflow.durable.canonical import HOOK, CanonicalWriter, NoCanonicalForm, Secrets
@@ -20,14 +21,70 @@ from airflow_aiflow.exceptions import StepInputError
 __all__ = [
     "HOOK",
     "HashChain",
+    "Printed",
     "Secrets",
     "StepInputError",
     "bind_arguments",
     "canonical",
     "captured_variables",
+    "changed_parts",
     "fingerprint",
+    "print_parts",
+    "print_step",
     "step_fingerprint",
 ]
+
+#: Bytes of a part's short print. It names the part that changed, for people, among the few parts of two calls that are
+#: known to differ: one wrong answer in four billion harms nobody, and a record grows by four bytes an argument.
+PRINT_BYTES = 4
+
+
+class Printed(NamedTuple):
+    """
+    Hold a call's fingerprint, and what tells people which part of two calls differs.
+
+    :param digest: 32 bytes, SHA-256, over all parts.
+    :param names: of the parts, in order; parts of one name are one thing to people.
+    :param prints: ``PRINT_BYTES`` of each part, over its canonical form: where that holds a secret, over the secret's
+        keyed hash.
+    """
+
+    digest: bytes
+    names: tuple[str, ...]
+    prints: bytes
+
+
+def short_prints(forms: Iterable[bytes]) -> bytes:
+    """
+    Give the short prints of parts.
+
+    :param forms: canonical forms.
+    """
+    return b"".join(map(_print, forms))
+
+
+def _print(form: bytes) -> bytes:
+    return crc32(form).to_bytes(PRINT_BYTES, "big")
+
+
+def changed_parts(before: bytes, now: bytes, names: Sequence[str]) -> list[str] | None:
+    """
+    Say which parts of two calls differ.
+
+    :param before: short prints of the one.
+    :param now: short prints of the other.
+    :param names: of the other's parts.
+    :return: each name once, in order; ``None``: the calls have other numbers of parts.
+    """
+    if len(before) != len(now) or len(now) != PRINT_BYTES * len(names):
+        return None
+    places = range(0, len(now), PRINT_BYTES)
+    differ = (
+        name
+        for name, at in zip(names, places, strict=True)
+        if before[at : at + PRINT_BYTES] != now[at : at + PRINT_BYTES]
+    )
+    return list(dict.fromkeys(differ))
 
 
 def canonical(value: Any, *, adapters: Adapters = DEFAULT, secrets: Secrets | None = None) -> bytes:
@@ -66,6 +123,28 @@ def fingerprint(*parts: Any, adapters: Adapters = DEFAULT, secrets: Secrets | No
     return hasher.digest()
 
 
+def print_parts(
+    named: Sequence[tuple[str, Any]], *, adapters: Adapters = DEFAULT, secrets: Secrets | None = None
+) -> Printed:
+    """
+    Hash values as ``fingerprint`` does, and keep a short print of each.
+
+    :param named: (name, value) in order; the names are for people and do not count.
+    :param adapters: foreign classes that have a plain form.
+    :param secrets: how secret texts count; ``None``: as any text.
+    :raises StepInputError: if part of a value has no canonical form; the message names the path.
+    """
+    writer = CanonicalWriter(adapters, secrets)
+    try:
+        forms = [writer.form(value) for _, value in named]
+    except NoCanonicalForm as error:
+        raise StepInputError(str(error)) from error.__cause__
+    hasher = hashlib.sha256(b"%d:" % len(forms))
+    for form in forms:
+        hasher.update(form)
+    return Printed(hasher.digest(), tuple(name for name, _ in named), short_prints(forms))
+
+
 def step_fingerprint(
     name: str,
     fn: Callable[..., Any],
@@ -79,6 +158,24 @@ def step_fingerprint(
     """
     Hash everything that decides a step's outcome.
 
+    :return: the digest of ``print_step``, which takes the same parameters.
+    """
+    return print_step(name, fn, args, cache_key=cache_key, version=version, adapters=adapters, secrets=secrets).digest
+
+
+def print_step(
+    name: str,
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    *,
+    cache_key: Any = None,
+    version: str | int | None = None,
+    adapters: Adapters = DEFAULT,
+    secrets: Secrets | None = None,
+) -> Printed:
+    """
+    Hash everything that decides a step's outcome, and keep a short print of each part.
+
     :param name: the step's name.
     :param fn: the author's function: its parameters' names and defaults, and what it captures.
     :param args: the author's arguments.
@@ -86,38 +183,52 @@ def step_fingerprint(
     :param version: changes the fingerprint where the author wants a miss.
     :param adapters: foreign classes that have a plain form.
     :param secrets: how secret texts count; ``None``: as any text.
-    :return: 32 bytes, SHA-256.
+    :return: its parts are the version and each argument and captured variable, or the version and the ``cache_key``.
     :raises StepInputError: if an argument or captured variable has no canonical form: there is no key, nothing ran.
     :raises TypeError: if the arguments do not fit the function.
     """
     writer = CanonicalWriter(adapters, secrets)
     hasher = hashlib.sha256(b"step;")
     hasher.update(writer.form(name))
-    hasher.update(writer.form(version))
+    form = writer.form(version)
+    hasher.update(form)
+    prints, names = bytearray(_print(form)), ["version"]
     if cache_key is not None:
         hasher.update(b"cache_key;")
         try:
-            hasher.update(writer.form(cache_key))
+            form = writer.form(cache_key)
         except NoCanonicalForm as error:
             raise StepInputError(f"step {name!r}: cache_key= takes plain values; {error}") from error.__cause__
-        return hasher.digest()
+        hasher.update(form)
+        return Printed(hasher.digest(), ("version", "cache_key"), bytes(prints) + _print(form))
     try:
         bound = bind_arguments(fn, args)
     except TypeError as error:
         raise TypeError(f"step {name!r}: {error}") from None
-    _update(hasher, writer, name, "is given", bound)
+    _update(hasher, writer, name, "is given", bound, prints, names)
     captured = captured_variables(fn)
     if captured:
         hasher.update(b"captured;")
-        _update(hasher, writer, name, "captures", sorted(captured.items()))
-    return hasher.digest()
+        _update(hasher, writer, name, "captures", sorted(captured.items()), prints, names)
+    return Printed(hasher.digest(), tuple(names), bytes(prints))
 
 
-def _update(hasher: Any, writer: CanonicalWriter, step: str, verb: str, named: list[tuple[str, Any]]) -> None:
+def _update(
+    hasher: Any,
+    writer: CanonicalWriter,
+    step: str,
+    verb: str,
+    named: list[tuple[str, Any]],
+    prints: bytearray,
+    names: list[str],
+) -> None:
     hasher.update(b"%d:" % len(named))
     for name, value in named:
         hasher.update(writer.form(name))
-        hasher.update(_form(writer, step, verb, name, value))
+        form = _form(writer, step, verb, name, value)
+        hasher.update(form)
+        prints += _print(form)
+        names.append(name)
 
 
 def _form(writer: CanonicalWriter, step: str, verb: str, name: str, value: Any) -> bytes:

@@ -7,8 +7,8 @@ backend raises ``LedgerUnavailableError`` or ``ArtifactUnavailableError``; ``Non
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import BinaryIO, Protocol
 from uuid import UUID
@@ -28,6 +28,8 @@ class Recorded:
 
     steps: Sequence[StepRecord]
     effects: Sequence[EffectRecord]
+    #: Fence -> the running number of the attempt that held it.
+    numbers: Mapping[int, int] = field(default_factory=dict)
 
 
 class Ledger(Protocol):

@@ -34,12 +34,13 @@ def check_on_clear(value: object) -> OnClear:
     raise FlowOptionError(f"on_clear must be 'auto', 'resume' or 'fresh', got {value!r}")
 
 
-def attempt_from_context(context: Context, *, on_clear: OnClear) -> Attempt:
+def attempt_from_context(context: Context, *, on_clear: OnClear, share_mapped: bool = True) -> Attempt:
     """
     Describe the attempt that this process makes.
 
     :param context: Airflow's, of the running task.
     :param on_clear: the task's or the deployment's word; the run's own ``conf`` wins over it.
+    :param share_mapped: whether a mapped task may take over what its siblings recorded before a clear.
     :raises AiflowConfigError: if the run's ``conf`` holds a word that is none.
     """
     from airflow_aiflow.runtime.process import this_owner
@@ -61,6 +62,7 @@ def attempt_from_context(context: Context, *, on_clear: OnClear) -> Attempt:
         mapped=map_index != UNMAPPED,
         setup_or_teardown=bool(task.is_setup or task.is_teardown),
         on_clear=_of_run(dag_run.conf) or on_clear,
+        share_mapped=share_mapped,
         upstream_digest=upstream_digest(ti, task, execution),
     )
 

@@ -82,6 +82,11 @@ class LlmRequest:
         )
 
 
+#: What people call the parts of ``LlmRequest.fingerprint_parts``; whatever follows them is the output type's.
+PART_NAMES = ("prompt", "system prompt", "connection", "model", "settings")
+OUTPUT_TYPE = "output type"
+
+
 @dataclass(frozen=True, slots=True)
 class LlmAnswer:
     """

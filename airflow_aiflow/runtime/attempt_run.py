@@ -173,7 +173,7 @@ class _Run:
         before = Spent()
         for record in recorded.steps:
             before.add(record.usage)
-        journal = Journal(services.host, len(recorded.steps))
+        journal = Journal(services.host, recorded)
         journal.opened(taken, before)
         recorder = Recorder(
             services.ledger, taken.lease, taken.generation, patience=self._patience, spool=spool, cipher=cipher

@@ -121,19 +121,19 @@ class Flow(OutsideCalls):
         :return: the stored result.
         :raises StepInputError: if an argument has no canonical form; nothing ran.
         """
-        from airflow_aiflow.durable.fingerprint import step_fingerprint
+        from airflow_aiflow.durable.fingerprint import print_step
         from airflow_aiflow.durable.policy import seconds
         from airflow_aiflow.runtime.payloads import result_type
         from airflow_aiflow.runtime.steps import StepCall, call_author, check_retries, refuse_unfit, run_step
 
         refuse_unfit("step", name, fn)
         check_retries("step", retries)
+        printed = print_step(name, fn, args, cache_key=cache_key, version=version, secrets=self._session.secrets)
         call = StepCall(
             kind="step",
             name=name,
-            fingerprint=step_fingerprint(
-                name, fn, args, cache_key=cache_key, version=version, secrets=self._session.secrets
-            ),
+            fingerprint=printed.digest,
+            printed=printed,
             run=lambda: call_author(fn, *args),
             as_type=result_type(fn),
             timeout=None if timeout is None else seconds(timeout, "timeout"),
@@ -238,7 +238,7 @@ class Flow(OutsideCalls):
         :param max_workers: threads.
         :return: the results in the order of the items.
         """
-        from airflow_aiflow.durable.fingerprint import fingerprint, step_fingerprint
+        from airflow_aiflow.durable.fingerprint import fingerprint, print_step
         from airflow_aiflow.runtime.maps import check_workers, key_of, read_items
         from airflow_aiflow.runtime.payloads import result_type
         from airflow_aiflow.runtime.steps import StepCall, call_author, refuse_unfit
@@ -249,11 +249,12 @@ class Flow(OutsideCalls):
 
         def call(item: Any) -> StepCall:
             key = key_of(item, item_key)
-            print_ = step_fingerprint(name, fn, (item, *args), version=version, secrets=secrets)
+            printed = print_step(name, fn, (item, *args), version=version, secrets=secrets)
             return StepCall(
                 kind="item",
                 name=name,
-                fingerprint=print_ if key is None else fingerprint(print_, key),
+                fingerprint=printed.digest if key is None else fingerprint(printed.digest, key),
+                printed=printed,
                 run=lambda: call_author(fn, item, *args),
                 as_type=as_type,
                 unit_key=key,

@@ -5,8 +5,10 @@ from __future__ import annotations
 import threading
 
 from airflow_aiflow.durable.execution import Taken
-from airflow_aiflow.durable.ports import Host
+from airflow_aiflow.durable.fingerprint import Printed
+from airflow_aiflow.durable.ports import Host, Recorded
 from airflow_aiflow.durable.record import StepRecord, Usage
+from airflow_aiflow.runtime.changes import Changes
 from airflow_aiflow.runtime.replay import Spent
 
 #: After so many lines about replays the rest is only counted: a long resume must not bury what runs.
@@ -25,6 +27,16 @@ def money(amount: object) -> str:
     return f"${amount:.4f}".rstrip("0").rstrip(".") if amount else "$0"
 
 
+def counted(number: int, what: str) -> str:
+    """
+    Write a number of things.
+
+    :param number: how many.
+    :param what: one of them.
+    """
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
 def _usage(usage: Usage | None) -> str:
     if usage is None:
         return ""
@@ -37,12 +49,14 @@ class Journal:
     Write the lines and keep the counts. Safe for use from several threads.
 
     :param host: who writes.
-    :param expected: how many steps are recorded at the start, 0 on a first run.
+    :param recorded: what the attempt starts from.
     """
 
-    def __init__(self, host: Host, expected: int) -> None:
+    def __init__(self, host: Host, recorded: Recorded) -> None:
         self._host = host
-        self._expected = expected
+        self._expected = len(recorded.steps)
+        self._numbers = recorded.numbers
+        self._changes = Changes(recorded.steps)
         self._lock = threading.Lock()
         self.number = 0
         self.replayed = 0
@@ -62,39 +76,49 @@ class Journal:
             self._host.log(f"aiflow: attempt {taken.number}, generation {taken.generation}: nothing recorded yet")
             return
         self._host.log(
-            f"aiflow: resuming attempt {taken.number}, generation {taken.generation}: {self._expected} steps recorded, "
-            f"saved so far {recorded.calls} model calls, {money(recorded.cost)}"
+            f"aiflow: resuming attempt {taken.number}, generation {taken.generation}: "
+            f"{counted(self._expected, 'step')} recorded, "
+            f"saved so far {counted(recorded.calls, 'model call')}, {money(recorded.cost)}"
         )
 
-    def replay(self, record: StepRecord) -> None:
+    def replay(self, record: StepRecord, *, theirs: bool = False) -> None:
         """
         Count a replayed step.
 
         :param record: what was recorded.
+        :param theirs: whether another map index recorded it.
         """
+        self._changes.replayed(record.step_key)
         with self._lock:
             self.replayed += 1
             self.saved.add(record.usage)
             place = self._place()
             silent = self.replayed > MOST_REPLAY_LINES
         if not silent:
-            ran = f"(ran {record.ended_at:%H:%M:%S})"
+            number = self._numbers.get(record.fence)
+            who = ", another map index" if theirs else "" if number is None else f", attempt {number}"
+            ran = f"(ran {record.ended_at:%H:%M:%S}{who})"
             self._host.log(f"aiflow: {place} {record.name:<{NAME_WIDTH}} replayed                          {ran}")
         elif self.replayed == MOST_REPLAY_LINES + 1:
             self._host.log("aiflow: ... further replays are counted, not listed")
 
-    def step(self, record: StepRecord) -> None:
+    def step(self, record: StepRecord, printed: Printed | None = None) -> None:
         """
         Count a step that ran.
 
         :param record: what is recorded now.
+        :param printed: what tells which of its arguments changed.
         """
         with self._lock:
             self.ran += 1
             self.paid.add(record.usage)
-            place = self._place()
+            place, number = self._place(), self.number
+        what = self._changes.of(record, printed, number)
+        changed = f"     changed: {what}" if what else ""
         seconds = record.duration_ms / 1000
-        self._host.log(f"aiflow: {place} {record.name:<{NAME_WIDTH}} ran     {seconds:6.1f} s{_usage(record.usage)}")
+        self._host.log(
+            f"aiflow: {place} {record.name:<{NAME_WIDTH}} ran     {seconds:6.1f} s{_usage(record.usage)}{changed}"
+        )
 
     def wasted(self, name: str, usage: Usage) -> None:
         """
@@ -122,9 +146,11 @@ class Journal:
 
     def closed(self) -> None:
         """Write the summary."""
+        if changed := self._changes.summary():
+            self._host.log(f"aiflow: {changed}")
         self._host.log(
-            f"aiflow: done: {self.replayed} replayed, {self.ran} ran, {self.effects} effects; "
-            f"paid {money(self.paid.cost)} for {self.paid.calls} model calls, "
+            f"aiflow: done: {self.replayed} replayed, {self.ran} ran, {counted(self.effects, 'effect')}; "
+            f"paid {money(self.paid.cost)} for {counted(self.paid.calls, 'model call')}, "
             f"saved {money(self.saved.cost)} of {self.saved.calls}"
         )
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
-from airflow_aiflow.durable.fingerprint import fingerprint
+from airflow_aiflow.durable.fingerprint import print_parts
 from airflow_aiflow.durable.policy import seconds
 from airflow_aiflow.exceptions import AiflowConfigError, FlowOptionError, ModelOutputError
-from airflow_aiflow.llm.call import DEFAULT_TIMEOUT, LlmRequest, ModelCaller
+from airflow_aiflow.llm.call import DEFAULT_TIMEOUT, OUTPUT_TYPE, PART_NAMES, LlmRequest, ModelCaller
 from airflow_aiflow.llm.retry import call_with_retries
 from airflow_aiflow.runtime.interrupts import author
 from airflow_aiflow.runtime.session import Session
@@ -95,10 +96,13 @@ class ModelCalls:
         :param request: the call.
         :param version: changes the fingerprint.
         """
+        parts = zip_longest(PART_NAMES, request.fingerprint_parts(), fillvalue=OUTPUT_TYPE)
+        printed = print_parts([("kind", "llm"), *parts, ("version", version)], secrets=self._session.secrets)
         return StepCall(
             kind="llm",
             name=name,
-            fingerprint=fingerprint("llm", *request.fingerprint_parts(), version, secrets=self._session.secrets),
+            fingerprint=printed.digest,
+            printed=printed,
             run=lambda: self._ask(name, request),
             as_type=request.output_type,
         )

@@ -19,7 +19,7 @@ from airflow_aiflow.durable.execution import Lease
 from airflow_aiflow.durable.identity import EffectId
 from airflow_aiflow.durable.payload import encode
 from airflow_aiflow.durable.ports import Ledger
-from airflow_aiflow.durable.record import Batch, EventRecord, StepRecord, Stored
+from airflow_aiflow.durable.record import Batch, EventRecord, SharedStep, StepRecord, Stored
 from airflow_aiflow.exceptions import LedgerError, LedgerUnavailableError
 from airflow_aiflow.runtime.patience import Patience
 from airflow_aiflow.runtime.spool import Spool
@@ -145,6 +145,14 @@ class Recorder:
         :param effect: its identity.
         """
         return self._patience.over(lambda: self._ledger.effect(effect))
+
+    def shared_step(self, step_key: bytes) -> SharedStep | None:
+        """
+        Look for a step among what other map indexes of the task recorded before this clear.
+
+        :param step_key: the step's key.
+        """
+        return self._patience.over(lambda: self._ledger.shared_step(self._lease, step_key))
 
     def settle(self, intent_id: UUID, outcome: Outcome, result: Stored | None, seal: bytes | None = None) -> Settled:
         """

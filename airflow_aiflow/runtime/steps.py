@@ -10,15 +10,15 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 import tenacity
 
 from airflow_aiflow.durable.failpoint import failpoint
+from airflow_aiflow.durable.fingerprint import Printed
 from airflow_aiflow.durable.policy import check_name, is_count
-from airflow_aiflow.durable.record import StepRecord, Stored, Usage
-from airflow_aiflow.durable.seal import seal, verify
+from airflow_aiflow.durable.record import StepRecord, Usage
+from airflow_aiflow.durable.seal import seal
 from airflow_aiflow.exceptions import (
     FlowClosedError,
     FlowOptionError,
@@ -28,9 +28,10 @@ from airflow_aiflow.exceptions import (
 )
 from airflow_aiflow.runtime.current import Unit, current_unit, flow_call, inside_unit
 from airflow_aiflow.runtime.interrupts import author
-from airflow_aiflow.runtime.payloads import result_hash
 from airflow_aiflow.runtime.replay import Slot
 from airflow_aiflow.runtime.session import Session
+from airflow_aiflow.runtime.sharing import shared, shares
+from airflow_aiflow.runtime.step_seal import check_seal, sealed_parts
 
 #: Longest pause between two tries of a step inside one attempt: longer waits belong to Airflow's retry, which gives the
 #: slot back.
@@ -53,6 +54,7 @@ class StepCall:
     :param kind: ``step``, ``llm`` or ``item``.
     :param run: the work; runs only on a miss.
     :param as_type: the class that rebuilds the stored value.
+    :param printed: names and short prints of what the fingerprint is made of; ``None``: nobody is told what changed.
     :param timeout: seconds for one try.
     :param retries: tries after the first, inside this attempt.
     :param unit_key: what the unit inside is called; ``None``: the step's own key.
@@ -63,6 +65,7 @@ class StepCall:
     fingerprint: bytes
     run: Callable[[], Ran]
     as_type: Any = None
+    printed: Printed | None = None
     timeout: float | None = None
     retries: int = 0
     unit_key: str | None = None
@@ -152,12 +155,14 @@ def prepare(session: Session, call: StepCall) -> tuple[bool, Any]:
     unit = current_unit()
     slot = session.replay.take(unit.path, call.name, call.fingerprint)
     found = session.replay.steps.get(slot.key)
-    if found is not None:
-        try:
+    try:
+        if found is not None:
             value = replayed(session, call, found)
-        except BaseException:
-            session.replay.give_back(slot)
-            raise
+        elif shares(session) and (found := shared(session, slot)) is not None:
+            value = read_back(session, call, found, theirs=True)
+    except BaseException:
+        session.replay.give_back(slot)
+        raise
     if unit.path:
         unit.slots[slot.key] = slot
     return (True, value) if found is not None else (False, slot)
@@ -170,8 +175,18 @@ def replayed(session: Session, call: StepCall, record: StepRecord) -> Any:
     :param record: the row; its seal is verified.
     """
     check_seal(session, record)
+    return read_back(session, call, record)
+
+
+def read_back(session: Session, call: StepCall, record: StepRecord, *, theirs: bool = False) -> Any:
+    """
+    Decode a recorded result whose seal was verified, and say so.
+
+    :param record: the row.
+    :param theirs: whether another map index recorded it.
+    """
     value = session.payloads.load(record.result, record.name, call.as_type)
-    session.journal.replay(record)
+    session.journal.replay(record, theirs=theirs)
     return value
 
 
@@ -282,44 +297,18 @@ def _record(session: Session, call: StepCall, slot: Slot, ran: Ran, duration_ms:
         occurrence=slot.occurrence,
         fence=session.taken.lease.fence,
         result=stored,
-        seal=seal(**_sealed_parts(session, slot.key, slot.fingerprint, stored, ended_at)),
+        seal=seal(**sealed_parts(session, slot.key, slot.fingerprint, stored, ended_at)),
         ended_at=ended_at,
         duration_ms=duration_ms,
         usage=ran.usage,
+        prints=None if call.printed is None else call.printed.prints,
     )
     failpoint("before_record", call.name)
     prior = session.recorder.step(record, {"name": call.name, "kind": call.kind, "ms": round(duration_ms, 1)})
     failpoint("after_record", call.name)
     if prior is not None:
         check_seal(session, prior)
-    session.journal.step(record)
+    session.journal.step(record, call.printed)
     if slot.unit:
         session.replay.keep(prior or record)
     return session.payloads.load((prior or record).result, call.name, call.as_type)
-
-
-def check_seal(session: Session, record: StepRecord) -> None:
-    """
-    Verify a record's seal.
-
-    :raises SealError: naming the step.
-    """
-    verify(
-        record.seal,
-        step=record.name,
-        **_sealed_parts(session, record.step_key, record.fingerprint, record.result, record.ended_at),
-    )
-
-
-def _sealed_parts(
-    session: Session, step_key: bytes, fingerprint: bytes, result: Stored, ended_at: datetime
-) -> dict[str, Any]:
-    return {
-        "key": session.services.settings.seal_key,
-        "execution": str(session.taken.lease.execution_pk),
-        "generation": session.taken.generation,
-        "step_key": step_key,
-        "request_fingerprint": fingerprint,
-        "result_hash": result_hash(result),
-        "recorded_at": int(ended_at.timestamp() * 1_000_000),
-    }

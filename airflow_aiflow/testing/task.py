@@ -71,6 +71,7 @@ class DurableTask:
         secrets: tuple[str, ...] = (),
         retries: int = 3,
         on_clear: OnClear = "auto",
+        share_mapped: bool = True,
     ) -> None:
         self.clock: Clock = clock or ManualClock()
         self.ledger: Ledger = ledger or MemoryLedger(self.clock)
@@ -80,6 +81,9 @@ class DurableTask:
         self.settings = settings or FlowSettings()
         self.execution = ExecutionId(dag_id, run_id, task_id, map_index)
         self._on_clear: OnClear = on_clear
+        self._share_mapped = share_mapped
+        #: Whether Airflow hears of a success; ``False``: the process is killed in between.
+        self.hears = True
         #: What ran above the task; set another value to run it again, ``None`` to make it unreadable.
         self.upstream_digest: bytes | None = NOTHING_ABOVE
         self._next = Counters(
@@ -115,6 +119,7 @@ class DurableTask:
             owner=owner,
             mapped=self.execution.map_index >= 0,
             on_clear=self._on_clear,
+            share_mapped=self._share_mapped,
             upstream_digest=self.upstream_digest,
         )
 
@@ -134,8 +139,9 @@ class DurableTask:
             return body(flow)
 
         value = run_attempt(attempt, self.services, leased)
-        with contextlib.suppress(LedgerError):
-            self.ledger.heard(leases[-1])  # as the listener does, once Airflow has taken the success
+        if self.hears:
+            with contextlib.suppress(LedgerError):
+                self.ledger.heard(leases[-1])  # as the listener does, once Airflow has taken the success
         return value
 
     def retried(self) -> None:
@@ -146,6 +152,10 @@ class DurableTask:
         """Make the next attempt one that a person's clear started."""
         done = self._next.try_number - 1
         self._next = replace(self._next, max_tries=done + self._next.retries, clear_number=self._next.clear_number + 1)
+
+    def made_again(self) -> None:
+        """Make the next attempt the first one of a run that was deleted and made again."""
+        self._next = replace(self._next, ti_id=uuid7(), try_number=1, max_tries=self._next.retries, clear_number=0)
 
     def same_again(self) -> None:
         """Make the next attempt the last one again, as after a reschedule."""

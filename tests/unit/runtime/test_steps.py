@@ -305,7 +305,7 @@ def test_the_log_has_one_line_a_step_and_a_summary_at_both_ends() -> None:
     task.run(lambda f: f.step("double", double, 1))
     task.host.lines.clear()
     task.run(lambda f: (f.step("double", double, 1), f.step("double", double, 2)))
-    assert task.host.lines[0].startswith("aiflow: resuming attempt 2, generation 1: 1 steps recorded")
+    assert task.host.lines[0].startswith("aiflow: resuming attempt 2, generation 1: 1 step recorded")
     assert re.search(r"\[ *1/1\] double +replayed", task.host.lines[1])
     assert re.search(r"\[ *2/2\] double +ran +0.0 s", task.host.lines[2])
     assert task.host.lines[-1].startswith("aiflow: done: 1 replayed, 1 ran, 0 effects")
