@@ -175,7 +175,14 @@ class Inbox(Protocol):
         """Read a question."""
 
     def resolve(
-        self, number: int, decision: PersonDecision, *, by: str, note: str = "", result: Stored | None = None
+        self,
+        number: int,
+        decision: PersonDecision,
+        *,
+        by: str,
+        note: str = "",
+        result: Stored | None = None,
+        seal: bytes | None = None,
     ) -> Word:
         """
         Say what became of an intent in doubt.
@@ -184,6 +191,7 @@ class Inbox(Protocol):
 
         :param number: of the intent, or of a question about it.
         :param result: with ``happened``, what the effect gives from now on.
+        :param seal: over the result; without one it is a person's word, which ``decision`` says.
         """
 
     def answer(self, number: int, option: str, *, by: str, note: str = "") -> Word:

@@ -1,9 +1,12 @@
-"""Check what every ledger checks the same way before it asks its backend."""
+"""Check what every ledger and inbox checks the same way before it asks its backend."""
 
 from __future__ import annotations
 
-from airflow_aiflow.durable.execution import ExecutionState
+from airflow_aiflow.durable.effect import Decision
+from airflow_aiflow.durable.execution import ExecutionState, Lease
+from airflow_aiflow.durable.inbox import QuestionWrite
 from airflow_aiflow.durable.sign import Sign
+from airflow_aiflow.exceptions import LedgerError
 
 #: The ends that an attempt itself can write.
 ENDS = frozenset({ExecutionState.SUCCEEDED, ExecutionState.FAILED, ExecutionState.PAUSED})
@@ -35,3 +38,55 @@ def check_end(state: ExecutionState, *, has_result: bool) -> None:
         raise ValueError(f"an attempt ends as succeeded, failed or paused, not as {state.value}")
     if has_result and state is not ExecutionState.SUCCEEDED:
         raise ValueError(f"an execution that ends as {state.value} has no result")
+
+
+def check_decision(decision: Decision, *, has_result: bool) -> None:
+    """
+    Refuse a result of what did not happen.
+
+    :param decision: about an intent.
+    :param has_result: whether a result comes with it.
+    :raises ValueError: if a result comes with anything but ``happened``.
+    """
+    if has_result and decision != "happened":
+        raise ValueError(f"a decision that says {decision!r} has no result")
+
+
+def check_question(question: QuestionWrite) -> None:
+    """
+    Refuse a question that nobody could answer, or that is about nothing.
+
+    :param question: as asked.
+    :raises ValueError: if it has no options, or lacks what its kind is about.
+    """
+    if not question.options:
+        raise ValueError(f"question '{question.name}' has no options")
+    if len(question.bound_to) != 32:
+        raise ValueError(f"question '{question.name}' is bound to {len(question.bound_to)} bytes, not to 32")
+    if question.kind in ("doubt", "conflict") and question.intent_id is None:
+        raise ValueError(f"question '{question.name}' of kind {question.kind!r} is about no intent")
+    if question.kind != "ask" and question.effect is None:
+        raise ValueError(f"question '{question.name}' of kind {question.kind!r} is about no effect")
+
+
+def check_person(by: str) -> None:
+    """
+    Refuse a word of nobody.
+
+    :param by: who says it.
+    :raises ValueError: if it is blank.
+    """
+    if not by.strip():
+        raise ValueError("a word in the inbox needs the name of who says it")
+
+
+def not_ours(lease: Lease) -> LedgerError:
+    """
+    Make the error of a question asked without the right to.
+
+    :param lease: the lease.
+    """
+    return LedgerError(
+        f"the lease of execution {lease.execution_pk} with fence {lease.fence} has lapsed or was taken over: "
+        "nothing was asked"
+    )

@@ -18,12 +18,13 @@ from airflow_aiflow.durable.attempt import Attempt
 from airflow_aiflow.durable.effect import Decision, EffectRecord, IntentAnswer, IntentWrite, Outcome, Settled
 from airflow_aiflow.durable.execution import Beat, ExecutionState, Lease, Standing, Taken
 from airflow_aiflow.durable.identity import EffectId, ExecutionId
+from airflow_aiflow.durable.inbox import Question, QuestionWrite
 from airflow_aiflow.durable.ports import Clock, Recorded
-from airflow_aiflow.durable.record import Batch, EventRecord, StepRecord, Stored
+from airflow_aiflow.durable.record import Batch, EventRecord, SharedStep, StepRecord, Stored
 from airflow_aiflow.durable.sign import Sign
 from airflow_aiflow.exceptions import LedgerUnavailableError
-from airflow_aiflow.storage import memory_effects
-from airflow_aiflow.storage.answers import check_end, check_sign
+from airflow_aiflow.storage import memory_effects, memory_questions, memory_steps
+from airflow_aiflow.storage.answers import check_decision, check_end, check_person, check_question, check_sign
 from airflow_aiflow.storage.memory_tables import (
     AttemptRow,
     ExecutionRow,
@@ -53,7 +54,8 @@ class MemoryLedger:
         self._lock = threading.Lock()
 
     @contextmanager
-    def _statement(self) -> Iterator[Tables]:
+    def statement(self) -> Iterator[Tables]:
+        """Give the tables to one statement, under the lock; the inbox in memory stands on them, too."""
         with self._lock:
             if self.unavailable:
                 raise LedgerUnavailableError("the ledger in memory was made unavailable by a test")
@@ -64,13 +66,13 @@ class MemoryLedger:
 
     def check(self) -> None:
         """Find nothing to complain of: there is no schema."""
-        with self._statement():
+        with self.statement():
             return
 
     def standing(self, execution: ExecutionId) -> Standing | None:
         """Tell how an execution stands."""
         execution_identity(execution)
-        with self._statement() as tables:
+        with self.statement() as tables:
             row = tables.executions.get(execution)
             if row is None:
                 return None
@@ -84,6 +86,9 @@ class MemoryLedger:
                 counters=attempt.counters,
                 owner=attempt.read_owner(),
                 lease_left=0.0 if lease is None else lease.expires_at - tables.clock.monotonic(),
+                heard=row.heard_at is not None,
+                upstream_digest=attempt.upstream_digest,
+                requeued_at=tables.requeues.get((row.pk, row.fence)),
             )
 
     def take_over(
@@ -94,7 +99,7 @@ class MemoryLedger:
         execution_identity(attempt.execution)
         digest = attempt.upstream_digest
         check("length(upstream_digest) = 32", digest is None or len(digest) == 32)
-        with self._statement() as tables:
+        with self.statement() as tables:
             row = tables.executions.get(attempt.execution)
             if (None if row is None else row.fence) != seen:
                 return None
@@ -108,6 +113,8 @@ class MemoryLedger:
                 row.fence += 1
                 row.generation += new_generation
                 row.state, row.finished_at, row.result, row.seal = ExecutionState.RUNNING, None, None, None
+                row.pause_reason = None
+                tables.requeues = {mark: seen for mark, seen in tables.requeues.items() if mark[0] != row.pk}
             tables.leases[row.pk] = LeaseRow(fence=row.fence, expires_at=now + ttl, progress_at=now)
             tables.attempts[row.pk, row.fence] = AttemptRow(
                 number=number,
@@ -124,11 +131,12 @@ class MemoryLedger:
                 sign=sign,
                 number=number,
                 prior_lease_until=None if until is None else tables.moment(until),
+                siblings=memory_steps.any_shared(tables, row, attempt.counters.clear_number),
             )
 
     def want(self, execution_pk: int, fence: int, newcomer: UUID) -> bool:
         """Ask the live owner for the lease."""
-        with self._statement() as tables:
+        with self.statement() as tables:
             row = tables.held(Lease(execution_pk, fence))
             if row is None:
                 return False
@@ -137,7 +145,7 @@ class MemoryLedger:
 
     def recorded(self, lease: Lease, generation: int) -> Recorded:
         """Read everything to replay from."""
-        with self._statement() as tables:
+        with self.statement() as tables:
             steps = tables.steps.get((lease.execution_pk, generation), {})
             return Recorded(
                 steps=[step_record(row) for row in steps.values()],
@@ -150,7 +158,7 @@ class MemoryLedger:
 
     def beat(self, lease: Lease, *, ttl: float, idle: float, step: str | None) -> Beat:
         """Renew the lease and carry the progress."""
-        with self._statement() as tables:
+        with self.statement() as tables:
             row = tables.held(lease)
             if row is None:
                 return Beat(held=False, wanted=False)
@@ -162,7 +170,7 @@ class MemoryLedger:
 
     def let_go(self, lease: Lease) -> None:
         """End the lease now, where it is still ours."""
-        with self._statement() as tables:
+        with self.statement() as tables:
             if tables.held(lease) is not None:
                 _end_attempt(tables, lease, "let_go")
 
@@ -170,7 +178,7 @@ class MemoryLedger:
         """Write steps and events in one commit."""
         for step in batch.steps:
             check_step(step, generation)
-        with self._statement() as tables:
+        with self.statement() as tables:
             steps = tables.steps.setdefault((lease.execution_pk, generation), {})
             before: list[StepRecord | None] = []
             for step in batch.steps:
@@ -186,47 +194,91 @@ class MemoryLedger:
 
     def intend(self, lease: Lease, intent: IntentWrite) -> IntentAnswer:
         """Write an intent, or tell why not."""
-        with self._statement() as tables:
+        with self.statement() as tables:
             return memory_effects.intend(tables, lease, intent)
 
     def settle(self, intent_id: UUID, outcome: Outcome, *, result: Stored | None, seal: bytes | None = None) -> Settled:
         """Record an intent's outcome."""
-        with self._statement() as tables:
+        with self.statement() as tables:
             return memory_effects.settle(tables, intent_id, outcome, result, seal)
 
     def doubt(self, lease: Lease, intent_id: UUID) -> bool:
         """Move ``intended`` to ``in_doubt``."""
-        with self._statement() as tables:
+        with self.statement() as tables:
             return memory_effects.doubt(tables, lease, intent_id)
 
-    def decide(self, lease: Lease, intent_id: UUID, decision: Decision, *, by: str) -> bool:
+    def decide(
+        self,
+        lease: Lease,
+        intent_id: UUID,
+        decision: Decision,
+        *,
+        by: str,
+        result: Stored | None = None,
+        seal: bytes | None = None,
+    ) -> bool:
         """Apply an attempt's own decision."""
-        with self._statement() as tables:
-            return memory_effects.decide(tables, lease, intent_id, decision, shown(by))
+        check_decision(decision, has_result=result is not None)
+        given = None if result is None else (result, seal)
+        with self.statement() as tables:
+            return memory_effects.decide(tables, lease, intent_id, decision, shown(by), given=given)
+
+    def ask(self, lease: Lease, question: QuestionWrite) -> Question:
+        """Put a question into the inbox, or find it there."""
+        check_question(question)
+        with self.statement() as tables:
+            return memory_questions.ask(tables, lease, question)
+
+    def compensated(self, lease: Lease, intent_id: UUID) -> bool:
+        """Note that what an intent did is undone."""
+        with self.statement() as tables:
+            return memory_effects.compensated(tables, lease, intent_id)
+
+    def release(self, lease: Lease, intent_id: UUID, *, by: str, note: str) -> bool:
+        """Carry out a word that a done effect may be done once more."""
+        check_person(by)
+        with self.statement() as tables:
+            return memory_effects.release(tables, lease, intent_id, shown(by), shown(note))
+
+    def shared_step(self, lease: Lease, step_key: bytes) -> SharedStep | None:
+        """Look for a step among what other map indexes of the same task recorded before this clear."""
+        with self.statement() as tables:
+            return memory_steps.shared(tables, lease, step_key)
 
     def effect(self, effect: EffectId) -> EffectRecord | None:
         """Read one effect."""
-        with self._statement() as tables:
+        with self.statement() as tables:
             row = tables.effects.get(effect)
             return None if row is None else memory_effects.read(tables, row)
 
-    def finish(self, lease: Lease, state: ExecutionState, *, result: Stored | None, seal: bytes | None = None) -> bool:
+    def finish(
+        self,
+        lease: Lease,
+        state: ExecutionState,
+        *,
+        result: Stored | None,
+        seal: bytes | None = None,
+        reason: str | None = None,
+    ) -> bool:
         """Write an attempt's end and give the lease back."""
         check_end(state, has_result=result is not None)
         check_stored(result)
-        with self._statement() as tables:
+        with self.statement() as tables:
             row = tables.by_pk.get(lease.execution_pk)
             if row is None or row.fence != lease.fence:
                 return False
             if row.state is ExecutionState.RUNNING:
                 row.state, row.result, row.seal = state, result, seal
                 row.finished_at = tables.clock.now() if state.finished else None
+                row.pause_reason = None
+                if reason is not None and state is ExecutionState.PAUSED:
+                    row.pause_reason = shown(reason)
                 _end_attempt(tables, lease, state.value)
             return True
 
     def heard(self, lease: Lease) -> bool:
         """Note that Airflow knows of the success."""
-        with self._statement() as tables:
+        with self.statement() as tables:
             row = tables.by_pk.get(lease.execution_pk)
             if row is None or row.fence != lease.fence or row.state is not ExecutionState.SUCCEEDED:
                 return False
@@ -244,6 +296,12 @@ class MemoryLedger:
                 return []
             by_fence = sorted((fence, found) for (pk, fence), found in self._tables.events.items() if pk == row.pk)
             return [EventRecord(*found[seq]) for _, found in by_fence for seq in sorted(found)]
+
+    def pause_reason(self, execution: ExecutionId) -> str | None:
+        """Say why an execution is paused, for a test to look at."""
+        with self._lock:
+            row = self._tables.executions.get(execution)
+            return None if row is None else row.pause_reason
 
     def heard_at(self, execution: ExecutionId) -> datetime | None:
         """Say when Airflow's knowledge was noted, for a test to look at."""

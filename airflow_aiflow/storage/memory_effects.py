@@ -25,7 +25,15 @@ from airflow_aiflow.durable.effect import (
 from airflow_aiflow.durable.execution import Lease
 from airflow_aiflow.durable.record import Stored
 from airflow_aiflow.exceptions import LedgerError
-from airflow_aiflow.storage.memory_tables import EffectRow, IntentRow, Tables, check, check_effect, check_stored
+from airflow_aiflow.storage.memory_tables import (
+    EffectRow,
+    IntentRow,
+    Tables,
+    WordRow,
+    check,
+    check_effect,
+    check_stored,
+)
 from airflow_aiflow.storage.text import effect_identity
 
 
@@ -43,8 +51,8 @@ def read(tables: Tables, row: EffectRow) -> EffectRecord:
         intent_id=intent.intent_id,
         request=intent.request,
         request_fp=intent.request_fp,
-        result=intent.result,
-        seal=intent.seal,
+        result=intent.result if intent.given is None else intent.given,
+        seal=intent.seal if intent.given is None else intent.given_seal,
         execution=execution.execution,
         lease=intent.lease,
         generation=intent.generation,
@@ -55,7 +63,20 @@ def read(tables: Tables, row: EffectRow) -> EffectRecord:
         live=tables.live(intent.lease),
         gone_in=tables.gone_in(intent),
         duplicate_suspected=row.duplicate_suspected,
+        number=intent.number,
+        decision=intent.decision,
+        decided_by=intent.decided_by,
+        age=tables.clock.monotonic() - next(each for each in row.intents if each.repeat == row.repeat).intended_at,
+        done_for=_done_for(tables, row),
     )
+
+
+def _done_for(tables: Tables, row: EffectRow) -> float | None:
+    if row.succeeded_no is None:
+        return None
+    intent = row.deciding
+    decided = intent.decided_at if intent.decision == "happened" else None
+    return tables.clock.monotonic() - min(moment for moment in (intent.settled_at, decided) if moment is not None)
 
 
 def intend(tables: Tables, lease: Lease, write: IntentWrite) -> IntentAnswer:
@@ -86,9 +107,10 @@ def intend(tables: Tables, lease: Lease, write: IntentWrite) -> IntentAnswer:
         request_fp=write.request_fp,
         timeout=write.timeout,
         intended_at=tables.clock.monotonic(),
+        number=next(tables.numbers),
     )
     row.intents.append(intent)
-    tables.intents[write.intent_id] = (row, intent)
+    tables.intents[write.intent_id] = tables.numbered[intent.number] = (row, intent)
     return Intended(intent.intent_id, intent.no, intent.repeat)
 
 
@@ -142,7 +164,15 @@ def doubt(tables: Tables, lease: Lease, intent_id: UUID) -> bool:
     return row.state is EffectState.IN_DOUBT
 
 
-def decide(tables: Tables, lease: Lease, intent_id: UUID, decision: Decision, by: str) -> bool:
+def decide(
+    tables: Tables,
+    lease: Lease,
+    intent_id: UUID,
+    decision: Decision,
+    by: str,
+    *,
+    given: tuple[Stored, bytes | None] | None = None,
+) -> bool:
     """Apply a decision to the effect in doubt whose current intent this is."""
     found = tables.intents.get(intent_id)
     if found is None or not tables.live(lease):
@@ -152,9 +182,47 @@ def decide(tables: Tables, lease: Lease, intent_id: UUID, decision: Decision, by
         return (intent.decision, intent.decided_by) == (decision, by)
     if intent is not row.current or row.state is not EffectState.IN_DOUBT or intent.outcome is not None:
         return False
-    intent.decision, intent.decided_by = decision, by
+    apply_decision(tables, row, decision, by, given=given)
+    return True
+
+
+def apply_decision(
+    tables: Tables, row: EffectRow, decision: Decision, by: str, *, given: tuple[Stored, bytes | None] | None
+) -> None:
+    """Decide an effect's current intent; all conditions hold."""
+    intent = row.current
+    intent.decision, intent.decided_by, intent.decided_at = decision, by, tables.clock.monotonic()
+    if given is not None:
+        check_stored(given[0])
+        intent.given, intent.given_seal = given
     if decision == "happened":
         row.state, row.succeeded_no = EffectState.SUCCEEDED, intent.no
     else:
         row.state = EffectState.FAILED
-    return True
+
+
+def compensated(tables: Tables, lease: Lease, intent_id: UUID) -> bool:
+    """Move ``succeeded`` to ``compensated``."""
+    found = tables.intents.get(intent_id)
+    if found is None or not tables.live(lease):
+        return False
+    row, intent = found
+    if row.succeeded_no != intent.no:
+        return False
+    if row.state is EffectState.SUCCEEDED:
+        row.state = EffectState.COMPENSATED
+    return row.state is EffectState.COMPENSATED
+
+
+def release(tables: Tables, lease: Lease, intent_id: UUID, by: str, note: str) -> bool:
+    """Move ``succeeded`` to ``released`` for an attempt."""
+    found = tables.intents.get(intent_id)
+    if found is None or not tables.live(lease):
+        return False
+    row, intent = found
+    if row.succeeded_no != intent.no:
+        return False
+    if row.state is EffectState.SUCCEEDED:
+        row.state = EffectState.RELEASED
+        tables.words[intent.number, "released"] = WordRow(by, tables.clock.monotonic(), note)
+    return row.state is EffectState.RELEASED

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import UUID
 
 from airflow_aiflow.durable.attempt import Counters, Owner
-from airflow_aiflow.durable.effect import EffectState
+from airflow_aiflow.durable.effect import Decision, EffectState
 from airflow_aiflow.durable.execution import ExecutionState, Lease
 from airflow_aiflow.durable.identity import MAX_KEY_LENGTH, EffectId, ExecutionId
+from airflow_aiflow.durable.inbox import QuestionWrite
 from airflow_aiflow.durable.ports import Clock
 from airflow_aiflow.durable.record import StepRecord, Stored
 from airflow_aiflow.exceptions import LedgerError
@@ -28,6 +30,7 @@ class ExecutionRow:
     fence: int = 1
     finished_at: datetime | None = None
     heard_at: datetime | None = None
+    pause_reason: str | None = None
     result: Stored | None = None
     seal: bytes | None = None
 
@@ -79,8 +82,36 @@ class IntentRow:
     result: Stored | None = None
     seal: bytes | None = None
     settled_at: float | None = None
-    decision: str | None = None
+    decision: Decision | None = None
     decided_by: str | None = None
+    decided_at: float | None = None
+    #: The result that came with a decision, and its seal.
+    given: Stored | None = None
+    given_seal: bytes | None = None
+    number: int = 0
+
+
+@dataclass(slots=True)
+class QuestionRow:
+    """Hold a row of ``question``; moments are the clock's monotonic seconds."""
+
+    number: int
+    write: QuestionWrite
+    execution_pk: int
+    asked_at: float
+    answer: str | None = None
+    answered_by: str = ""
+    answered_at: float = 0.0
+    note: str = ""
+
+
+@dataclass(slots=True)
+class WordRow:
+    """Hold a row of ``word``: what a person said about an intent."""
+
+    said_by: str
+    said_at: float
+    note: str
 
 
 @dataclass(slots=True)
@@ -121,6 +152,13 @@ class Tables:
         self.events: dict[tuple[int, int], dict[int, tuple[str, bytes]]] = {}
         self.effects: dict[EffectId, EffectRow] = {}
         self.intents: dict[UUID, tuple[EffectRow, IntentRow]] = {}
+        self.numbers = itertools.count(1)
+        self.numbered: dict[int, tuple[EffectRow, IntentRow]] = {}
+        self.questions: dict[int, QuestionRow] = {}
+        #: By (number of the intent, "resolved" or "released").
+        self.words: dict[tuple[int, str], WordRow] = {}
+        #: By (execution, fence): the clear number of an open requeue mark.
+        self.requeues: dict[tuple[int, int], int] = {}
 
     def moment(self, monotonic: float) -> datetime:
         """Give a moment of the monotonic clock on the wall clock."""

@@ -10,8 +10,6 @@ from __future__ import annotations
 from typing import Self
 from uuid import UUID
 
-from psycopg.types.json import Jsonb
-
 from airflow_aiflow.durable.attempt import Attempt
 from airflow_aiflow.durable.effect import (
     AlreadyThere,
@@ -28,15 +26,18 @@ from airflow_aiflow.durable.effect import (
 )
 from airflow_aiflow.durable.execution import Beat, ExecutionState, Lease, Standing, Taken
 from airflow_aiflow.durable.identity import EffectId, ExecutionId
+from airflow_aiflow.durable.inbox import Question, QuestionWrite
 from airflow_aiflow.durable.ports import Recorded
-from airflow_aiflow.durable.record import Batch, StepRecord, Stored
+from airflow_aiflow.durable.record import Batch, SharedStep, StepRecord, Stored
 from airflow_aiflow.durable.sign import Sign
 from airflow_aiflow.exceptions import LedgerError, LedgerUnavailableError
-from airflow_aiflow.storage.answers import check_end, check_sign
-from airflow_aiflow.storage.connections import Connections, Params
+from airflow_aiflow.storage.answers import check_decision, check_end, check_person, check_question, check_sign, not_ours
+from airflow_aiflow.storage.connections import Connections
 from airflow_aiflow.storage.postgres_faults import NoTablesError
+from airflow_aiflow.storage.postgres_params import attempt_params, intent_params, lease_params, payload, question_params
 from airflow_aiflow.storage.postgres_record import record
-from airflow_aiflow.storage.rows import STEP_WIDTH, effect_record, standing, step_record, utc
+from airflow_aiflow.storage.rows import STEP_WIDTH, effect_record, shared_step, standing, step_record, utc
+from airflow_aiflow.storage.rows import question as read_question
 from airflow_aiflow.storage.schema import check_session, check_version
 from airflow_aiflow.storage.statements import statement
 from airflow_aiflow.storage.text import effect_identity, execution_identity, shown
@@ -91,7 +92,7 @@ class PostgresLedger:
     ) -> Taken | None:
         """Raise the fence, set the lease, write the attempt and settle a requeue mark."""
         check_sign(sign, seen=seen)
-        params = _attempt_params(attempt, sign, ttl)
+        params = attempt_params(attempt, sign, ttl)
         if seen is None:
             rows = self._ask(statement("take_first"), params)
         else:
@@ -99,8 +100,9 @@ class PostgresLedger:
             rows = self._ask(statement("take_over"), params)
         if not rows:
             return None
-        execution_pk, fence, generation, number, until = rows[0]
-        return Taken(Lease(execution_pk, fence), generation, sign, number, None if until is None else utc(until))
+        execution_pk, fence, generation, number, until, siblings = rows[0]
+        until = None if until is None else utc(until)
+        return Taken(Lease(execution_pk, fence), generation, sign, number, until, siblings)
 
     def want(self, execution_pk: int, fence: int, newcomer: UUID) -> bool:
         """Ask the live owner for the lease."""
@@ -118,7 +120,7 @@ class PostgresLedger:
 
     def beat(self, lease: Lease, *, ttl: float, idle: float, step: str | None) -> Beat:
         """Renew the lease and carry the progress."""
-        params = _lease_params(lease) | {
+        params = lease_params(lease) | {
             "ttl": ttl,
             "idle": idle,
             "step_name": None if step is None else shown(step),
@@ -128,7 +130,7 @@ class PostgresLedger:
 
     def let_go(self, lease: Lease) -> None:
         """End the lease now, where it is still ours."""
-        self._ask(statement("let_go"), _lease_params(lease))
+        self._ask(statement("let_go"), lease_params(lease))
 
     def record(self, lease: Lease, generation: int, batch: Batch) -> list[StepRecord | None]:
         """Write steps and events in one commit."""
@@ -136,9 +138,9 @@ class PostgresLedger:
 
     def intend(self, lease: Lease, intent: IntentWrite) -> IntentAnswer:
         """Write an intent under the locked fence, or tell why not."""
-        held = self._ask(statement("intend"), _intent_params(lease, intent))
+        held = self._ask(statement("intend"), intent_params(lease, intent))
         if not held:
-            return LeaseLapsed() if self._ask(statement("holds"), _lease_params(lease)) else FenceMoved()
+            return LeaseLapsed() if self._ask(statement("holds"), lease_params(lease)) else FenceMoved()
         intent_no, repeat = held[0]
         if intent_no is not None:
             return Intended(intent.intent_id, intent_no, repeat)
@@ -151,7 +153,7 @@ class PostgresLedger:
 
     def settle(self, intent_id: UUID, outcome: Outcome, *, result: Stored | None, seal: bytes | None = None) -> Settled:
         """Record an intent's outcome; never refused."""
-        params = {"intent_id": intent_id, "outcome": outcome, "seal": seal} | _payload("result", result)
+        params = {"intent_id": intent_id, "outcome": outcome, "seal": seal} | payload("result", result)
         rows = self._ask(statement("settle"), params) or self._ask(statement("settled"), {"intent_id": intent_id})
         if not rows:
             raise LedgerError(f"there is no intent {intent_id}: its outcome can't be recorded in this ledger")
@@ -159,83 +161,81 @@ class PostgresLedger:
 
     def doubt(self, lease: Lease, intent_id: UUID) -> bool:
         """Move ``intended`` to ``in_doubt`` under our live lease."""
-        [(in_doubt,)] = self._ask(statement("doubt"), _lease_params(lease) | {"intent_id": intent_id})
+        [(in_doubt,)] = self._ask(statement("doubt"), lease_params(lease) | {"intent_id": intent_id})
         return bool(in_doubt)
 
-    def decide(self, lease: Lease, intent_id: UUID, decision: Decision, *, by: str) -> bool:
+    def decide(
+        self,
+        lease: Lease,
+        intent_id: UUID,
+        decision: Decision,
+        *,
+        by: str,
+        result: Stored | None = None,
+        seal: bytes | None = None,
+    ) -> bool:
         """Apply an attempt's own decision: a compare-and-set."""
-        params = _lease_params(lease) | {"intent_id": intent_id, "decision": decision, "decided_by": shown(by)}
-        [(stands,)] = self._ask(statement("decide"), params)
+        check_decision(decision, has_result=result is not None)
+        params = lease_params(lease) | {"intent_id": intent_id, "decision": decision, "decided_by": shown(by)}
+        given = payload("given", result) | {"given_seal": None if result is None else seal}
+        [(stands,)] = self._ask(statement("decide"), params | given)
         return bool(stands)
+
+    def ask(self, lease: Lease, question: QuestionWrite) -> Question:
+        """Put a question into the inbox, or find it there."""
+        check_question(question)
+        if not self._ask(statement("ask"), lease_params(lease) | question_params(question)):
+            raise not_ours(lease)
+        rows = self._ask(statement("question_by_identity"), {"identity": question.bound_to})
+        if not rows:
+            raise LedgerUnavailableError(f"question '{question.name}' went away while it was looked at: try again")
+        return read_question(rows[0][0])
+
+    def compensated(self, lease: Lease, intent_id: UUID) -> bool:
+        """Note that what an intent did is undone."""
+        [(undone,)] = self._ask(statement("compensated"), lease_params(lease) | {"intent_id": intent_id})
+        return bool(undone)
+
+    def release(self, lease: Lease, intent_id: UUID, *, by: str, note: str) -> bool:
+        """Carry out a word that a done effect may be done once more."""
+        check_person(by)
+        params = lease_params(lease) | {"intent_id": intent_id, "by": shown(by), "note": shown(note)}
+        [(released,)] = self._ask(statement("release_held"), params)
+        return bool(released)
+
+    def shared_step(self, lease: Lease, step_key: bytes) -> SharedStep | None:
+        """Look for a step among what other map indexes of the same task recorded before this clear."""
+        rows = self._ask(statement("shared_step"), lease_params(lease) | {"step_key": step_key})
+        return shared_step(rows[0]) if rows else None
 
     def effect(self, effect: EffectId) -> EffectRecord | None:
         """Read one effect."""
         rows = self._ask(statement("effect_by_identity"), {"identity": effect_identity(effect)})
         return effect_record(rows[0][0]) if rows else None
 
-    def finish(self, lease: Lease, state: ExecutionState, *, result: Stored | None, seal: bytes | None = None) -> bool:
+    def finish(
+        self,
+        lease: Lease,
+        state: ExecutionState,
+        *,
+        result: Stored | None,
+        seal: bytes | None = None,
+        reason: str | None = None,
+    ) -> bool:
         """Write an attempt's end and give the lease back."""
         check_end(state, has_result=result is not None)
-        sealed = {"state": state.value, "seal": seal if state is ExecutionState.SUCCEEDED else None}
-        [(ours,)] = self._ask(statement("finish"), _lease_params(lease) | sealed | _payload("result", result))
+        params = {
+            "state": state.value,
+            "seal": seal if state is ExecutionState.SUCCEEDED else None,
+            "reason": shown(reason) if reason is not None and state is ExecutionState.PAUSED else None,
+        }
+        [(ours,)] = self._ask(statement("finish"), lease_params(lease) | params | payload("result", result))
         return bool(ours)
 
     def heard(self, lease: Lease) -> bool:
         """Note that Airflow knows of the success."""
-        return bool(self._ask(statement("heard"), _lease_params(lease)))
+        return bool(self._ask(statement("heard"), lease_params(lease)))
 
     def close(self) -> None:
         """Give the connections back."""
         self._connections.close()
-
-
-def _lease_params(lease: Lease) -> dict[str, object]:
-    return {"execution_id": lease.execution_pk, "fence": lease.fence}
-
-
-def _payload(name: str, payload: Stored | None) -> dict[str, object]:
-    """Give the two parameters of a payload's two columns."""
-    return {
-        name: None if payload is None else payload.inline,
-        f"{name}_sha256": None if payload is None else payload.sha256,
-    }
-
-
-def _attempt_params(attempt: Attempt, sign: Sign, ttl: float) -> dict[str, object]:
-    execution, counters = attempt.execution, attempt.counters
-    return {
-        "identity": execution_identity(execution),
-        "dag_id": execution.dag_id,
-        "run_id": execution.run_id,
-        "task_id": execution.task_id,
-        "map_index": execution.map_index,
-        "ti_id": counters.ti_id,
-        "try_number": counters.try_number,
-        "max_tries": counters.max_tries,
-        "retries": counters.retries,
-        "clear_number": counters.clear_number,
-        "run_after": counters.run_after,
-        "sign": sign.value,
-        "owner": Jsonb(attempt.owner.to_plain()),
-        "upstream_digest": attempt.upstream_digest,
-        "ttl": ttl,
-    }
-
-
-def _intent_params(lease: Lease, intent: IntentWrite) -> Params:
-    effect = intent.effect
-    return (
-        _lease_params(lease)
-        | _payload("request", intent.request)
-        | {
-            "identity": effect_identity(effect),
-            "namespace": effect.namespace,
-            "name": effect.name,
-            "key": effect.key,
-            "seen": intent.seen,
-            "intent_id": intent.intent_id,
-            "generation": intent.generation,
-            "request_fp": intent.request_fp,
-            "timeout": intent.timeout,
-        }
-    )

@@ -34,6 +34,7 @@ STEP_PARAMS = (
     "tokens_in",
     "tokens_out",
     "cost",
+    "prints",
 )
 
 

@@ -14,13 +14,14 @@ from airflow_aiflow.durable.attempt import Counters, Owner
 from airflow_aiflow.durable.effect import EffectRecord, EffectState
 from airflow_aiflow.durable.execution import ExecutionState, Lease, Standing
 from airflow_aiflow.durable.identity import EffectId, ExecutionId
-from airflow_aiflow.durable.record import StepRecord, Stored, Usage
+from airflow_aiflow.durable.inbox import Answer, Question
+from airflow_aiflow.durable.record import SharedStep, StepRecord, Stored, Usage
 from airflow_aiflow.storage.text import shown
 
 Row = tuple[Any, ...]
 
 #: Number of columns of a step, as written by ``step_row`` and read by ``step_record``.
-STEP_WIDTH = 17
+STEP_WIDTH = 18
 
 
 def utc(moment: datetime) -> datetime:
@@ -55,6 +56,7 @@ def step_row(step: StepRecord) -> Row:
                 usage.cost,
             )
         ),
+        step.prints,
     )
 
 
@@ -63,8 +65,8 @@ _put_key, _put_kind, _put_name, _put_unit, _put_fingerprint, _put_occurrence, _p
     getattr(StepRecord, name).__set__
     for name in ("step_key", "kind", "name", "unit", "fingerprint", "occurrence", "fence")
 )
-_put_result, _put_seal, _put_ended_at, _put_duration, _put_usage = (
-    getattr(StepRecord, name).__set__ for name in ("result", "seal", "ended_at", "duration_ms", "usage")
+_put_result, _put_seal, _put_ended_at, _put_duration, _put_usage, _put_prints = (
+    getattr(StepRecord, name).__set__ for name in ("result", "seal", "ended_at", "duration_ms", "usage", "prints")
 )
 _put_inline, _put_sha256 = (getattr(Stored, name).__set__ for name in ("inline", "sha256"))
 
@@ -91,8 +93,18 @@ def step_record(row: Row) -> StepRecord:
     _put_seal(step, seal)
     _put_ended_at(step, utc(ended_at))
     _put_duration(step, duration)
-    _put_usage(step, None if row[14] is None else Usage(*row[12:STEP_WIDTH]))
+    _put_usage(step, None if row[14] is None else Usage(*row[12:17]))
+    _put_prints(step, row[17])
     return step
+
+
+def shared_step(row: Row) -> SharedStep:
+    """
+    Turn a row of the statement ``shared_step`` into the domain's value.
+
+    :param row: the columns of a step, execution_id, generation.
+    """
+    return SharedStep(step_record(row), execution_pk=row[STEP_WIDTH], generation=row[STEP_WIDTH + 1])
 
 
 def effect_record(row: dict[str, Any]) -> EffectRecord:
@@ -122,6 +134,37 @@ def effect_record(row: dict[str, Any]) -> EffectRecord:
         live=row["live"],
         gone_in=float(row["gone_in"]),
         duplicate_suspected=row["duplicate_suspected"],
+        number=row["intent_number"],
+        decision=row["decision"],
+        decided_by=row["decided_by"],
+        age=float(row["age"]),
+        done_for=None if row["done_for"] is None else float(row["done_for"]),
+    )
+
+
+def question(row: dict[str, Any]) -> Question:
+    """
+    Turn a row of the view ``question_now`` into the domain's value.
+
+    :param row: the row as a JSON object.
+    """
+    answer = None
+    if row["answer"] is not None:
+        answer = Answer(row["answer"], by=row["answered_by"], at=_moment(row["answered_at"]), note=row["note"])
+    return Question(
+        number=row["number"],
+        kind=row["kind"],
+        name=row["name"],
+        execution=ExecutionId(row["dag_id"], row["run_id"], row["task_id"], row["map_index"]),
+        subject=row["subject"],
+        body=row["body"],
+        options=tuple(row["options"]),
+        assigned_users=tuple(row["assigned_users"]),
+        asked_at=_moment(row["asked_at"]),
+        time_left=None if row["time_left"] is None else float(row["time_left"]),
+        answer=answer,
+        effect=None if row["key"] is None else EffectId(row["namespace"], row["effect_name"], row["key"]),
+        intent_id=None if row["intent_id"] is None else UUID(row["intent_id"]),
     )
 
 
@@ -152,7 +195,8 @@ def standing(row: Row) -> Standing:
     """
     Turn a row of the statement ``standing`` into the domain's value.
 
-    :param row: execution_id, fence, generation, state, the six counters, owner, lease_left.
+    :param row: execution_id, fence, generation, state, the six counters, owner, lease_left, heard, upstream_digest,
+        requeued_at.
     """
     return Standing(
         execution_pk=row[0],
@@ -162,4 +206,7 @@ def standing(row: Row) -> Standing:
         counters=counters(row[4:10]),
         owner=Owner.from_plain(row[10]),
         lease_left=row[11],
+        heard=row[12],
+        upstream_digest=row[13],
+        requeued_at=row[14],
     )

@@ -24,9 +24,10 @@ from hypothesis.stateful import (
 )
 
 from airflow_aiflow.durable.attempt import Attempt
-from airflow_aiflow.durable.effect import LEGAL_MOVES, EffectState, Intended
+from airflow_aiflow.durable.effect import LEGAL_MOVES, EffectRecord, EffectState, Intended
 from airflow_aiflow.durable.execution import ExecutionState, Lease
 from airflow_aiflow.durable.identity import EffectId
+from airflow_aiflow.durable.inbox import Question
 from airflow_aiflow.durable.record import Batch, EventRecord, Stored
 from airflow_aiflow.durable.sign import read_sign
 from tests.contract.ledger_world import (
@@ -43,8 +44,7 @@ from tests.contract.ledger_world import (
 
 #: Moments differ between the two clocks, and the numbers of rows between the two stores; both are compared as far as
 #: they mean something: a lease is live or not, an owner is gone or not.
-MOMENTS = {"intended_at", "settled_at", "prior_lease_until"}
-NUMBERS = {"execution_pk", "effect_pk"}
+MOMENTS = {"intended_at", "settled_at", "prior_lease_until", "asked_at", "at", "age", "done_for"}
 
 
 def plain(value: Any, pks: dict[int, str]) -> Any:
@@ -52,7 +52,11 @@ def plain(value: Any, pks: dict[int, str]) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         return {
             "kind": type(value).__name__,
-            **{field.name: _field(field.name, getattr(value, field.name), pks) for field in fields(value)},
+            **{
+                field.name: _field(field.name, getattr(value, field.name), pks)
+                for field in fields(value)
+                if not (field.name == "number" and isinstance(value, EffectRecord | Question))
+            },
         }
     if isinstance(value, list | tuple):
         return [plain(each, pks) for each in value]
@@ -66,8 +70,8 @@ def _field(name: str, value: Any, pks: dict[int, str]) -> Any:
         return pks.get(value, value)
     if name == "effect_pk":
         return None
-    if name in ("gone_in", "lease_left"):
-        return value > 0
+    if name in ("gone_in", "lease_left", "time_left"):
+        return None if value is None else value > 0
     return plain(value, pks)
 
 

@@ -6,7 +6,8 @@ with held as materialized (
 ),
 i as (
     update aiflow.intent n set
-        decision = %(decision)s::text::aiflow.intent_decision, decided_by = %(decided_by)s, decided_at = clock_timestamp()
+        decision = %(decision)s::text::aiflow.intent_decision, decided_by = %(decided_by)s,
+        decided_at = clock_timestamp(), given = %(given)s, given_sha256 = %(given_sha256)s, given_seal = %(given_seal)s
     from held, aiflow.effect o
     where n.intent_id = %(intent_id)s and n.decision is null and n.outcome is null
         and o.effect_id = n.effect_id and o.intent_no = n.no and o.state = 'in_doubt'

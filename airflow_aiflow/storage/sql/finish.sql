@@ -8,7 +8,7 @@ up as (
     update aiflow.execution e set
         state = %(state)s::text::aiflow.execution_state,
         finished_at = case when %(state)s::text <> 'paused' then clock_timestamp() end,
-        result = %(result)s, result_sha256 = %(result_sha256)s, seal = %(seal)s
+        result = %(result)s, result_sha256 = %(result_sha256)s, seal = %(seal)s, pause_reason = %(reason)s
     from prior p
     where e.execution_id = p.execution_id and p.state = 'running'
     returning e.execution_id, e.fence

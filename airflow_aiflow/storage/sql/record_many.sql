@@ -2,14 +2,15 @@
 with s as (
     insert into aiflow.step (
         execution_id, generation, step_key, kind, name, unit, fingerprint, occurrence, fence, result, result_sha256,
-        seal, ended_at, duration_ms, model, response_id, tokens_in, tokens_out, cost
+        seal, ended_at, duration_ms, model, response_id, tokens_in, tokens_out, cost, prints
     )
     select %(execution_id)s, %(generation)s, t.*
     from unnest(
         %(step_key)s::bytea[], %(kind)s::text[], %(name)s::text[], %(unit)s::text[], %(fingerprint)s::bytea[],
         %(occurrence)s::integer[], %(step_fence)s::bigint[], %(result)s::bytea[], %(result_sha256)s::bytea[],
         %(seal)s::bytea[], %(ended_at)s::timestamptz[], %(duration_ms)s::double precision[], %(model)s::text[],
-        %(response_id)s::text[], %(tokens_in)s::bigint[], %(tokens_out)s::bigint[], %(cost)s::numeric[]
+        %(response_id)s::text[], %(tokens_in)s::bigint[], %(tokens_out)s::bigint[], %(cost)s::numeric[],
+        %(prints)s::bytea[]
     ) t
     on conflict do nothing
     returning step_key

@@ -3,11 +3,11 @@
 -- carry its columns.
 select
     step_key, kind, name, unit, fingerprint, occurrence, fence, result, result_sha256, seal, ended_at, duration_ms,
-    model, response_id, tokens_in, tokens_out, cost, null::jsonb
+    model, response_id, tokens_in, tokens_out, cost, prints, null::jsonb
 from aiflow.step
 where execution_id = %(execution_id)s and generation = %(generation)s
 union all
 select
-    null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, to_jsonb(e)
+    null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, to_jsonb(e)
 from aiflow.effect_now e
 where e.current_execution_id = %(execution_id)s

@@ -19,4 +19,21 @@ atm as (
         %(run_after)s, %(sign)s, %(owner)s, %(upstream_digest)s, s.system_identifier, s.timeline
     from up, aiflow.server_identity() s
 )
-select execution_id, fence, generation, 1, null::timestamptz from up
+select
+    up.execution_id, up.fence, up.generation, 1, null::timestamptz,
+    (
+        %(clear_number)s > 0 and exists (
+            select from aiflow.execution x
+            join aiflow.attempt a on a.execution_id = x.execution_id and a.clear_number < %(clear_number)s
+            left join aiflow.lease l
+                on l.execution_id = a.execution_id and l.fence = a.fence and l.expires_at > clock_timestamp()
+            where
+                hashtextextended(x.dag_id, 0) = hashtextextended(%(dag_id)s, 0)
+                and hashtextextended(x.run_id, 0) = hashtextextended(%(run_id)s, 0)
+                and hashtextextended(x.task_id, 0) = hashtextextended(%(task_id)s, 0)
+                and x.dag_id = %(dag_id)s and x.run_id = %(run_id)s and x.task_id = %(task_id)s
+                and x.execution_id <> up.execution_id and l.execution_id is null
+                and exists (select from aiflow.step s where s.execution_id = a.execution_id and s.fence = a.fence)
+        )
+    ) as siblings
+from up

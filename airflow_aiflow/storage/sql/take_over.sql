@@ -1,6 +1,6 @@
 -- One statement: raise the fence where it is the one on which the sign was computed (so that no older attempt gets in
--- between), set the lease, end the former attempt, write the new one, consume or void a requeue mark. The execution's row
--- is locked before the lease's, as everywhere.
+-- between), set the lease, end the former attempt, write the new one, consume or void a requeue mark, see whether other
+-- map indexes have recorded steps before this clear. The execution's row is locked before the lease's, as everywhere.
 with prior as materialized (
     select execution_id, fence, generation from aiflow.execution
     where identity = %(identity)s and fence = %(seen)s
@@ -24,7 +24,7 @@ up as (
     update aiflow.execution e set
         fence = w.fence + 1,
         generation = w.generation + %(new_generations)s,
-        state = 'running', finished_at = null, result = null, result_sha256 = null, seal = null,
+        state = 'running', finished_at = null, result = null, result_sha256 = null, seal = null, pause_reason = null,
         heard_at = case when w.same then e.heard_at end
     from was w
     where e.execution_id = w.execution_id
@@ -64,4 +64,21 @@ mark as (
     from up
     where r.execution_id = up.execution_id and r.state in ('marked', 'cleared')
 )
-select execution_id, fence, generation, number, lease_until from up
+select
+    up.execution_id, up.fence, up.generation, up.number, up.lease_until,
+    (
+        %(clear_number)s > 0 and exists (
+            select from aiflow.execution x
+            join aiflow.attempt a on a.execution_id = x.execution_id and a.clear_number < %(clear_number)s
+            left join aiflow.lease l
+                on l.execution_id = a.execution_id and l.fence = a.fence and l.expires_at > clock_timestamp()
+            where
+                hashtextextended(x.dag_id, 0) = hashtextextended(%(dag_id)s, 0)
+                and hashtextextended(x.run_id, 0) = hashtextextended(%(run_id)s, 0)
+                and hashtextextended(x.task_id, 0) = hashtextextended(%(task_id)s, 0)
+                and x.dag_id = %(dag_id)s and x.run_id = %(run_id)s and x.task_id = %(task_id)s
+                and x.execution_id <> up.execution_id and l.execution_id is null
+                and exists (select from aiflow.step s where s.execution_id = a.execution_id and s.fence = a.fence)
+        )
+    ) as siblings
+from up

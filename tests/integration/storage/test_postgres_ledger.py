@@ -25,7 +25,7 @@ from airflow_aiflow.exceptions import AiflowConfigError, LedgerError, LedgerSche
 from airflow_aiflow.local import postgres_roles
 from airflow_aiflow.local.ports import free_port
 from airflow_aiflow.local.postgres import PostgresServer
-from airflow_aiflow.storage import connections, migrate, postgres
+from airflow_aiflow.storage import connections, migrate, postgres, postgres_params
 from airflow_aiflow.storage.postgres import PostgresLedger
 from airflow_aiflow.storage.postgres_record import STEP_PARAMS
 from airflow_aiflow.storage.rows import step_row
@@ -174,7 +174,7 @@ def test_an_intent_waits_for_a_take_over_and_is_refused(ledger: PostgresLedger, 
     first = take(ledger, attempt)
     answers: list[IntentAnswer] = []
     with psycopg.connect(dsn) as newcomer:
-        params = postgres._attempt_params(an_attempt(attempt.execution, 2), Sign.RETRY, TTL)
+        params = postgres_params.attempt_params(an_attempt(attempt.execution, 2), Sign.RETRY, TTL)
         newcomer.execute(statement("take_over"), params | {"seen": 1, "new_generations": 0})
         intending = threading.Thread(target=lambda: answers.append(ledger.intend(first.lease, an_intent(effect))))
         intending.start()

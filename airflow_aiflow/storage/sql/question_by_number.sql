@@ -1,0 +1,1 @@
+select to_jsonb(q) from aiflow.question_now q where q.number = %(number)s

@@ -1,0 +1,39 @@
+-- What waits for a person, by number. A doubt is found by its partial index; an intent that nobody put in doubt through
+-- the executions that lost their attempt: their lease has lapsed, or they stopped and hold none.
+with dead as materialized (
+    select l.execution_id from aiflow.lease l where l.expires_at < statement_timestamp()
+    union all
+    select x.execution_id from aiflow.execution x
+    where x.stopped and not exists (select from aiflow.lease l where l.execution_id = x.execution_id)
+),
+unsettled as materialized (
+    select e.effect_id from aiflow.effect e where e.doubted
+    union all
+    select e.effect_id from dead d join aiflow.effect e on e.execution_id = d.execution_id and e.state = 'intended'
+),
+doubt as (
+    select n.intent_number as number, n.intended_at as since, to_jsonb(n) as effect, to_jsonb(asked) as question
+    from unsettled u
+    join aiflow.effect_now n on n.effect_id = u.effect_id
+    left join lateral (
+        select q.* from aiflow.question_now q
+        where q.intent_id = n.intent_id and q.kind = 'doubt' and q.answer is null
+        order by q.number desc
+        limit 1
+    ) asked on true
+    where n.state in ('in_doubt', 'intended') and (n.state = 'in_doubt' or n.gone_in <= 0) and n.intent_number > %(after)s
+),
+asked as (
+    select q.number, q.asked_at, null::jsonb, to_jsonb(q) from aiflow.question_now q
+    where q.answer is null and q.kind <> 'doubt' and q.number > %(after)s
+        and not (q.kind in ('approval', 'conflict') and exists (   -- asked again since, about another request
+            select from aiflow.question later
+            where later.answer is null and later.number > q.number and later.kind = q.kind
+                and later.namespace = q.namespace and later.effect_name = q.effect_name and later.key = q.key
+        ))
+)
+select number, since, effect, question from doubt
+union all
+select * from asked
+order by number
+limit %(limit)s
