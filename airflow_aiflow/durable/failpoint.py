@@ -25,6 +25,11 @@ NAMES: Final = frozenset(
         "after_artifact_put",
         "before_finish",
         "after_finish",
+        "before_ask",
+        "after_ask",
+        "before_reconcile",
+        "after_reconcile",
+        "after_decide",
     }
 )
 

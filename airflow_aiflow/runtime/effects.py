@@ -12,12 +12,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, get_args
 from uuid import uuid4
 
-from airflow_aiflow.durable.classify import classify
+import tenacity
+
+from airflow_aiflow.durable.classify import Classified, Kind, classify
 from airflow_aiflow.durable.effect import (
+    OPEN_TO_INTENT,
     AlreadyThere,
     EffectRecord,
     EffectState,
@@ -29,14 +32,17 @@ from airflow_aiflow.durable.effect import (
 from airflow_aiflow.durable.failpoint import failpoint
 from airflow_aiflow.durable.identity import EffectId, idempotency_key
 from airflow_aiflow.durable.policy import EffectOptions
-from airflow_aiflow.durable.record import Stored
-from airflow_aiflow.exceptions import AttemptSuperseded, EffectOptionError, EffectTimeoutError, FlowOptionError
+from airflow_aiflow.exceptions import AttemptSuperseded, EffectOptionError, EffectTimeoutError
+from airflow_aiflow.runtime.approval import approve
+from airflow_aiflow.runtime.changed_keys import refuse_changed_key
 from airflow_aiflow.runtime.conflict import judge
 from airflow_aiflow.runtime.current import flow_call
-from airflow_aiflow.runtime.doubt import Doubts, OpenIntent, shown_key
+from airflow_aiflow.runtime.doubt import Doubts, OpenIntent
+from airflow_aiflow.runtime.doubt_form import shown_key
+from airflow_aiflow.runtime.effect_result import store_result
 from airflow_aiflow.runtime.effect_seal import check_effect, seal_effect
 from airflow_aiflow.runtime.payloads import result_type
-from airflow_aiflow.runtime.requests import EffectContext, Request, make_request
+from airflow_aiflow.runtime.requests import EffectContext, make_request
 from airflow_aiflow.runtime.session import Session
 from airflow_aiflow.runtime.steps import refuse_unrun
 
@@ -60,6 +66,15 @@ class _Raised:
 
     intent: OpenIntent
     error: Exception | None
+
+
+class _CallAgain(Exception):
+    """Have the call made again after a while, which the target may have named."""
+
+    def __init__(self, failures: int, retry_after: float | None) -> None:
+        self.failures = failures
+        self.retry_after = retry_after
+        super().__init__(f"after {failures} failures")
 
 
 class EffectCall:
@@ -93,8 +108,6 @@ class EffectCall:
                 f"effect '{name}': on_in_doubt='retry' calls the target again, so the target must get the idempotency "
                 f"key: make the function's first parameter `ctx` and send ctx.idempotency_key. Nothing was sent"
             )
-        if options.on_conflict == "ask":
-            raise FlowOptionError(f"effect '{name}': on_conflict='ask' is not built yet; use 'auto', 'fail' or 'keep'")
         secret = session.payloads.secret_in_clear([*self._request.args, self._request.kwargs])
         if secret:
             raise EffectOptionError(
@@ -102,8 +115,13 @@ class EffectCall:
                 f"clear. Read the secret inside the function, from a connection, or set [aiflow] payload_keys. "
                 f"Nothing was sent"
             )
-        self._doubts = Doubts(session, name, options)
+        self._doubts = Doubts(session, name, options, self._as_type)
         self._effect = identify(name, options)
+        #: What is called: today's request, or after a doubt the recorded one.
+        self._calling = self._request
+        #: The number of the intent on which the next one is based; 0: none was seen.
+        self._seen = 0
+        self._failures = 0
 
     def run(self) -> Any:
         """
@@ -111,53 +129,78 @@ class EffectCall:
 
         :return: the recorded result.
         """
-        session = self._session
-        with flow_call(session), session.effects_in_hand.alone(self._effect, session.gate.check):
-            found = session.replay.effects.get(self._effect)
-            return self._carry_out() if found is None else self._done_before(found)
+        session, effect = self._session, self._effect
+        with flow_call(session), session.effects_in_hand.alone(effect, session.gate.check):
+            found = session.replay.effects.get(effect)
+            session.replay.reached.add(effect)
+            if found is None:
+                refuse_changed_key(session, effect, self._request)
+            else:
+                done = self._done_before(found)
+                if done is not None:
+                    return done.value
+            # What the author was handling when the effect was called is no sign of what the call did.
+            outer = sys.exception()
+            retrying = tenacity.Retrying(
+                retry=tenacity.retry_if_exception_type(_CallAgain), wait=_pause, sleep=session.pause, reraise=True
+            )
+            return retrying(self._until_called, outer)
 
-    def _carry_out(self) -> Any:
-        request, seen, failures = self._request, 0, 0
-        # What the author was handling when the effect was called is no sign of what the call did.
-        outer = sys.exception()
+    def _until_called(self, outer: BaseException | None) -> Any:
+        """Go from what the row says to the call's outcome; ``_CallAgain`` where it may be made again."""
         while True:
-            came = self._try(request, seen)
+            came = self._unapproved() or self._try()
             if isinstance(came, _Done):
                 return came.value
-            if isinstance(came, EffectRecord):
-                if came.state is EffectState.SUCCEEDED:
-                    return self._done_before(came)
-                seen, recorded = self._doubts.settle(came, self._request)
-                request = recorded or self._request
-                continue
-            seen = came.intent.intent_no
-            if came.error is not None:
-                failures += 1
-                self._failed(came.error, came.intent, failures, outer)
+            if isinstance(came, _Raised):
+                self._seen = came.intent.intent_no
+                if came.error is not None:
+                    self._failures += 1
+                    self._failed(came.error, came.intent, outer)
+            elif came.state is EffectState.SUCCEEDED:
+                done = self._done_before(came)
+                if done is not None:
+                    return done.value
+            else:
+                self._seen, recorded = self._doubts.settle(came, self._request)
+                self._calling = recorded or self._request
 
-    def _try(self, request: Request, seen: int) -> _Done | _Raised | EffectRecord:
+    def _unapproved(self) -> EffectRecord | None:
+        """Have a person agree to what is sent first; what is known of the effect comes before that."""
+        if not self._options.require_approval:
+            return None
+        found = self._session.recorder.effect(self._effect)
+        repeat = 0
+        if found is not None:
+            if found.intent_no != self._seen or found.state not in OPEN_TO_INTENT:
+                return found
+            repeat = found.repeat + (found.state is not EffectState.FAILED)
+        approve(self._session, self._effect, self._calling, repeat, self._options)
+        return None
+
+    def _try(self) -> _Done | _Raised | EffectRecord:
         """Intend, act and record, in hand as one; an ``EffectRecord``: the row does not allow the intent."""
         session, name = self._session, self._effect.name
         with session.gate.hand(name, self._options.timeout):
-            intent = self._intend(request, seen)
+            intent = self._intend()
             if isinstance(intent, EffectRecord):
                 return intent
             if not self._may_act(intent):
                 return _Raised(intent, None)
             try:
-                value = self._act(request, intent)
+                value = self._act(intent)
             except Exception as error:
                 return _Raised(intent, error)
             failpoint("after_act", name)
             return _Done(self._record(value, intent))
 
-    def _intend(self, request: Request, seen: int) -> OpenIntent | EffectRecord:
-        session, name = self._session, self._effect.name
+    def _intend(self) -> OpenIntent | EffectRecord:
+        session, name, request = self._session, self._effect.name, self._calling
         failpoint("before_intent", name)
         intent = IntentWrite(
             intent_id=uuid4(),
             effect=self._effect,
-            seen=seen,
+            seen=self._seen,
             request=session.payloads.keep(request.encoded(), name),
             request_fp=request.fingerprint(),
             timeout=self._options.timeout,
@@ -191,7 +234,8 @@ class EffectCall:
             raise AttemptSuperseded(superseded)
         return False
 
-    def _act(self, request: Request, intent: OpenIntent) -> Any:
+    def _act(self, intent: OpenIntent) -> Any:
+        request = self._calling
         session, name, timeout = self._session, self._effect.name, self._options.timeout
         ctx = EffectContext(
             idempotency_key=idempotency_key(self._effect, intent.repeat),
@@ -215,7 +259,7 @@ class EffectCall:
 
     def _record(self, value: Any, intent: OpenIntent) -> Any:
         session, name = self._session, self._effect.name
-        stored, secret = self._stored(value)
+        stored, secret = store_result(session, name, value, self._as_type)
         failpoint("before_record", name)
         key, taken = session.services.settings.seal_key, session.taken
         seal = seal_effect(key, taken.lease, taken.generation, intent.intent_id, intent.request_fp, stored)
@@ -227,52 +271,74 @@ class EffectCall:
         session.journal.effect(name, shown_key(self._effect), "done")
         return value if secret else session.payloads.load_done(stored, name, self._as_type)
 
-    def _stored(self, value: Any) -> tuple[Stored, bool]:
-        """Store a result; the effect happened, and that must be recorded whatever its result is."""
-        payloads, log, name = self._session.payloads, self._session.services.host.log, self._effect.name
-        try:
-            secret = payloads.secret_in_clear(value)
-            if secret is None:
-                return payloads.save(value, name, self._as_type, whatever_size=True), False
-        except Exception as error:  # the value may be any object of the author's
-            log(f"the result of effect '{name}' can't be stored ({error}): its text is kept instead", warning=True)
-            return payloads.save(payloads.as_text(value), name, str, whatever_size=True), False
-        log(
-            f"the result of effect '{name}' holds a secret at {secret}: the effect is recorded as done, its result is "
-            f"not",
-            warning=True,
-        )
-        return payloads.save(None, name), True
+    def _failed(self, error: Exception, intent: OpenIntent, outer: BaseException | None) -> None:
+        """
+        Settle or doubt an intent whose call raised. Returns where the row is to be looked at again.
 
-    def _failed(self, error: Exception, intent: OpenIntent, failures: int, outer: BaseException | None) -> None:
-        """Settle or doubt an intent whose call raised; raise, or return when it may be made again."""
+        :raises _CallAgain: where the call may be made again.
+        """
         session, name = self._session, self._effect.name
-        seen = classify(error, handling=outer)
+        seen = self._read(error, outer)
         error.add_note(f"aiflow: in effect '{name}', {session.where}: {seen.kind.replace('_', ' ')} ({seen.why})")
-        again = failures <= self._options.retries
+        again = self._failures <= self._options.retries
         if seen.kind == "unknown":
-            self._doubts.after_unknown(intent, error, again=again)
+            self._doubts.after_unknown(intent, self._calling, error, again=again)
+            if not self._doubts.retried:
+                return  # the target was asked: no pause, for nothing is refused
         else:
-            session.recorder.settle(intent.intent_id, "not_applied", None)
+            self._doubts.refused(intent)
             if not again:
                 raise error
         if seen.retry_after is not None and seen.retry_after > LONGEST_WAIT:
             session.gate.park(seen.retry_after, f"effect '{name}' is to be tried again in {seen.retry_after:.0f} s")
-        # Past the longest wait the exponent decides nothing any more.
-        own = min(FIRST_PAUSE * 2 ** min(failures - 1, 10), LONGEST_WAIT)
-        session.pause(own if seen.retry_after is None else seen.retry_after)
+        raise _CallAgain(self._failures, seen.retry_after)
 
-    def _done_before(self, found: EffectRecord) -> Any:
+    def _read(self, error: Exception, outer: BaseException | None) -> Classified:
+        """Read an exception by the author's own ``classify=``, else by ours."""
+        ours, own = classify(error, handling=outer), self._options.classify
+        if own is None:
+            return ours
+        try:
+            kind = own(error)
+        except Exception as trouble:  # the author's
+            error.add_note(f"aiflow: classify= raised {type(trouble).__name__}: {trouble}; it is read as ours says")
+            return ours
+        if kind is None:
+            return ours
+        if kind not in get_args(Kind):
+            error.add_note(
+                f"aiflow: classify= gave {kind!r}, which is none of {', '.join(map(repr, get_args(Kind)))} or None; it "
+                f"is read as ours says"
+            )
+            return ours
+        return replace(ours, kind=kind, why="classify= says so")
+
+    def _done_before(self, found: EffectRecord) -> _Done | None:
+        """Give the recorded result; ``None``: it was released, to be done once more."""
         session, name = self._session, self._effect.name
         check_effect(session.services.settings.seal_key, found)
-        note = judge(session, found, self._request, self._options)
+        verdict = judge(session, found, self._request, self._options)
+        if verdict.released:
+            session.replay.effects.pop(self._effect, None)
+            self._seen, self._calling = found.intent_no, self._request
+            return None
         value = None if found.result is None else session.payloads.load_done(found.result, name, self._as_type)
         ours = found.execution == session.attempt.execution
         by = "" if ours else f" by run {found.execution.run_id}"
         session.journal.effect(
             name,
             shown_key(self._effect),
-            f"done before{by}: not sent again{note}",
-            warning=bool(note) or found.execution.run_id != session.attempt.execution.run_id,
+            f"done before{by}: not sent again{verdict.note}",
+            warning=bool(verdict.note) or found.execution.run_id != session.attempt.execution.run_id,
         )
-        return value
+        return _Done(value)
+
+
+def _pause(state: tenacity.RetryCallState) -> float:
+    """Wait as long as the target says, else twice as long each time."""
+    wanted = None if state.outcome is None else state.outcome.exception()
+    assert isinstance(wanted, _CallAgain)
+    if wanted.retry_after is not None:
+        return wanted.retry_after
+    # Past the longest wait the exponent decides nothing any more.
+    return min(FIRST_PAUSE * float(2 ** min(wanted.failures - 1, 10)), LONGEST_WAIT)

@@ -17,6 +17,7 @@ from uuid import UUID
 from airflow_aiflow.durable.effect import Decision, EffectRecord, IntentAnswer, IntentWrite, Outcome, Settled
 from airflow_aiflow.durable.execution import Lease
 from airflow_aiflow.durable.identity import EffectId
+from airflow_aiflow.durable.inbox import Question, QuestionWrite
 from airflow_aiflow.durable.payload import encode
 from airflow_aiflow.durable.ports import Ledger
 from airflow_aiflow.durable.record import Batch, EventRecord, SharedStep, StepRecord, Stored
@@ -120,15 +121,45 @@ class Recorder:
         """
         return self._patience.over(lambda: self._ledger.intend(self._lease, intent))
 
-    def decide(self, intent_id: UUID, decision: Decision, *, by: str) -> bool:
+    def decide(
+        self,
+        intent_id: UUID,
+        decision: Decision,
+        *,
+        by: str,
+        result: Stored | None = None,
+        seal: bytes | None = None,
+    ) -> bool:
         """
         Apply this attempt's own decision on an effect in doubt.
 
         :param intent_id: the intent that the decision is about.
         :param decision: what was decided.
         :param by: who decided.
+        :param result: with ``happened``, what the target gave.
+        :param seal: over the result.
         """
-        return self._patience.over(lambda: self._ledger.decide(self._lease, intent_id, decision, by=by))
+        return self._patience.over(
+            lambda: self._ledger.decide(self._lease, intent_id, decision, by=by, result=result, seal=seal)
+        )
+
+    def ask(self, question: QuestionWrite) -> Question:
+        """
+        Put a question into the inbox, or find it there.
+
+        :param question: what is asked.
+        """
+        return self._patience.over(lambda: self._ledger.ask(self._lease, question))
+
+    def release(self, intent_id: UUID, *, by: str, note: str) -> bool:
+        """
+        Carry out a word that a done effect may be done once more.
+
+        :param intent_id: the intent whose success counted.
+        :param by: whose word it is.
+        :param note: the reason.
+        """
+        return self._patience.over(lambda: self._ledger.release(self._lease, intent_id, by=by, note=note))
 
     def doubt(self, intent_id: UUID) -> bool:
         """

@@ -18,6 +18,9 @@ from airflow_aiflow.durable.identity import EffectId, UnitPath, step_key
 from airflow_aiflow.durable.ports import Recorded
 from airflow_aiflow.durable.record import StepRecord, Usage
 
+#: An intent without an outcome.
+OPEN_STATES = (EffectState.INTENDED, EffectState.IN_DOUBT)
+
 
 @dataclass(frozen=True, slots=True)
 class Slot:
@@ -57,6 +60,12 @@ class Replay:
         self.effects: dict[EffectId, EffectRecord] = {
             record.effect: record for record in recorded.effects if record.state is EffectState.SUCCEEDED
         }
+        #: Effects that an earlier attempt of this execution began and that had no outcome when this one took over.
+        self.open: dict[EffectId, EffectRecord] = {
+            record.effect: record for record in recorded.effects if record.state in OPEN_STATES
+        }
+        #: The effects that this attempt has called so far.
+        self.reached: set[EffectId] = set()
         self._numbers: dict[tuple[UnitPath, str, bytes], _Numbers] = {}
         self._lock = threading.Lock()
 

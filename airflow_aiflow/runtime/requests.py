@@ -25,6 +25,14 @@ from airflow_aiflow.runtime.payloads import argument_types
 #: How much of a value a conflict's message shows.
 SHOWN = 60
 
+#: How much of an argument, and of a whole request, a question to a person shows: what tells one call from another
+#: stands in the first lines, and a form is one page.
+SHOWN_ARGUMENT, SHOWN_REQUEST = 300, 3000
+
+
+def _as_it_is(text: str) -> str:
+    return text
+
 
 @dataclass(frozen=True, slots=True)
 class EffectContext:
@@ -50,11 +58,16 @@ class Request:
     #: argument name -> fingerprint
     prints: dict[str, bytes]
 
+    @property
+    def keyed(self) -> bool:
+        """Whether the target is given our idempotency key: the function takes it, so it is held to send it."""
+        return self.takes_ctx
+
     def encoded(self) -> bytes:
         """Give the bytes that the intent keeps."""
         prints = {name: value.hex() for name, value in self.prints.items()}
         plain = {"function": class_name(self.fn), "args": list(self.args), "kwargs": self.kwargs}  # type: ignore[arg-type]
-        return encode(plain | {"prints": prints}).data
+        return encode(plain | {"prints": prints, "keyed": self.keyed}).data
 
     def fingerprint(self, identity: Sequence[str] | Literal["key"] | None = None) -> bytes:
         """
@@ -97,6 +110,8 @@ class RecordedRequest:
     args: list[Any]
     kwargs: dict[str, Any]
     prints: dict[str, str]
+    #: Whether the target was given our idempotency key with it.
+    keyed: bool
     data: bytes
 
     @classmethod
@@ -107,7 +122,8 @@ class RecordedRequest:
         :param data: what ``Request.encoded`` gave.
         """
         plain = decode(data)
-        return cls(plain["function"], plain["args"], plain["kwargs"], plain["prints"], data)
+        keyed = plain.get("keyed") is True
+        return cls(plain["function"], plain["args"], plain["kwargs"], plain["prints"], keyed, data)
 
     def same(self, request: Request, identity: Sequence[str] | Literal["key"] | None) -> bool:
         """
@@ -123,23 +139,58 @@ class RecordedRequest:
             return now == self.prints
         return all(now.get(name) == self.prints.get(name) for name in identity)
 
-    def difference(self, request: Request) -> str:
+    def difference(self, request: Request, redact: Callable[[str], str] = _as_it_is) -> str:
         """
         Say in words what differs.
 
         :param request: today's.
+        :param redact: masks the secrets in a text, before it is cut.
         """
-        try:
-            then = dict(_bound(request.fn, request.takes_ctx, tuple(self.args), self.kwargs))
-        except TypeError:  # the function takes other arguments now
-            then = dict(zip(self.prints, self.args, strict=False)) | self.kwargs
+        then = self.named(request, tuple(self.args), self.kwargs)
         now = dict(_bound(request.fn, request.takes_ctx, request.args, request.kwargs))
         changed = [
-            f"{name} {_shown(then.get(name))} -> {_shown(now.get(name))}"
+            f"{name} {_shown(then.get(name), redact)} -> {_shown(now.get(name), redact)}"
             for name in dict.fromkeys([*self.prints, *request.prints])
             if self.prints.get(name) != (request.prints[name].hex() if name in request.prints else None)
         ]
         return "; ".join(changed)
+
+    def named(self, request: Request | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """
+        Pair recorded arguments with their names.
+
+        :param request: today's, which gives the function; ``None``: it is not known.
+        :param args: those that went by position.
+        :param kwargs: the rest.
+        """
+        if request is None:
+            return dict(zip(self.prints, args, strict=False)) | kwargs
+        try:
+            found = dict(_bound(request.fn, request.takes_ctx, args, kwargs))
+        except TypeError:  # the function takes other arguments now
+            return dict(zip(self.prints, args, strict=False)) | kwargs
+        rest = [name for name, kind in _parameter_kinds(request.fn).items() if kind is Parameter.VAR_POSITIONAL]
+        return found | {name: list(found[name]) for name in rest if name in found}
+
+    def by_name(self, request: Request) -> dict[str, Any]:
+        """
+        Give the recorded arguments by name, rebuilt as the function's classes.
+
+        :param request: today's, which gives the function and its argument classes.
+        """
+        again = self.as_request(request)
+        return self.named(request, again.args, again.kwargs)
+
+    def readable(self, request: Request | None, redact: Callable[[str], str]) -> str:
+        """
+        Write the recorded call for people.
+
+        :param request: today's, which gives the function; ``None``: it is not known.
+        :param redact: masks the secrets in a text, before it is cut.
+        """
+        named = self.named(request, tuple(self.args), self.kwargs)
+        shown = ", ".join(f"{name}={_shown(value, redact, SHOWN_ARGUMENT)}" for name, value in named.items())
+        return _cut(f"{self.function}({shown})", SHOWN_REQUEST)
 
     def as_request(self, request: Request) -> Request:
         """
@@ -155,12 +206,16 @@ class RecordedRequest:
         return Request(request.fn, request.takes_ctx, tuple(plain["args"]), plain["kwargs"], prints)
 
 
-def _shown(value: Any) -> str:
+def _shown(value: Any, redact: Callable[[str], str], most: int = SHOWN) -> str:
     try:
         text = repr(value)
     except Exception:  # the author's
         text = f"<{type(value).__name__}>"
-    return text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."
+    return _cut(redact(text), most)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 3] + "..."
 
 
 def argument_names(fn: Callable[..., Any], takes_ctx: bool, count: int) -> list[str]:

@@ -35,13 +35,13 @@ class ShakyLedger(MemoryLedger):
         (self._down_from, self._down_to), self._lost = down, lost
 
     @contextmanager
-    def _statement(self) -> Iterator[Tables]:
+    def statement(self) -> Iterator[Tables]:
         self.statements += 1
         number = self.statements
         if self._down_from <= number <= self._down_to:
             # As the driver says it: what causes it must not be taken for what the effect did.
             raise LedgerUnavailableError(f"statement {number} finds no ledger") from ConnectionRefusedError()
-        with super()._statement() as tables:
+        with super().statement() as tables:
             yield tables
         if number == self._lost:
             raise LedgerUnavailableError(f"the answer of statement {number} is lost") from ConnectionRefusedError()

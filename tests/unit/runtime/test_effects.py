@@ -302,10 +302,30 @@ def test_wrong_options_are_refused_before_the_intent(options: dict[str, object],
     assert SENT == []
 
 
-@pytest.mark.parametrize("option", ["reconcile", "require_approval", "dedup_ttl", "compensate", "classify"])
-def test_options_of_later_releases_are_refused(option: str) -> None:
-    with flow() as f, pytest.raises(FlowOptionError, match=f"{option}= of an effect is not built yet"):
-        f.effect("mail", send, "a", key="k", **{option: 1})
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"reconcile": 1}, "reconcile must be a function, got 1"),
+        ({"classify": "unknown"}, "classify must be a function"),
+        ({"compensate": ()}, "compensate must be a function"),
+        ({"require_approval": 1}, "require_approval must be True or False, got 1"),
+        ({"assigned_users": "ann"}, "assigned_users must be a sequence of user ids, got 'ann'"),
+    ],
+)
+def test_wrong_options_of_doubt_and_approval_are_refused_before_the_intent(
+    options: dict[str, object], words: str
+) -> None:
+    with flow() as f, pytest.raises(EffectOptionError) as caught:
+        f.effect("mail", send, "a", key="k", **options)
+    assert words in str(caught.value)
+    assert SENT == []
+
+
+@pytest.mark.parametrize("option", ["dedup_ttl", "retry_window", "in_doubt_timeout"])
+@pytest.mark.parametrize("value", [0, -1, "1 h", True])
+def test_a_duration_that_is_none_is_refused_before_the_intent(option: str, value: object) -> None:
+    with flow() as f, pytest.raises(FlowOptionError, match=f"{option} must be a timedelta"):
+        f.effect("mail", send, "a", key="k", **{option: value})
     assert SENT == []
 
 

@@ -1,0 +1,66 @@
+"""
+Find a business key that differs between two tries, such as ``str(uuid4())``.
+
+Such a key makes every try another effect, so that a call in doubt would be made again under a new name. What is sure
+is refused: the same name and the same request under a new key, while an earlier attempt's intent of that name is open
+and its key was not called in this attempt. A loop over several keys differs in its requests and is left alone.
+
+Not covered: where the changing key is among the arguments too, a loop in another order looks the same. Then the call
+goes out, and the attempt says at its end which open intents it did not come to.
+"""
+
+from __future__ import annotations
+
+from airflow_aiflow.durable.effect import EffectRecord
+from airflow_aiflow.durable.identity import EffectId
+from airflow_aiflow.exceptions import EffectInDoubtError
+from airflow_aiflow.runtime.doubt_form import shown_key
+from airflow_aiflow.runtime.replay import OPEN_STATES
+from airflow_aiflow.runtime.requests import Request
+from airflow_aiflow.runtime.session import Session
+
+
+def refuse_changed_key(session: Session, effect: EffectId, request: Request) -> None:
+    """
+    Hold a call whose key seems to change from try to try.
+
+    :param session: the attempt at work.
+    :param effect: about to be intended; nothing is recorded of it.
+    :param request: today's.
+    :raises EffectInDoubtError: naming both keys; nothing was sent.
+    """
+    if effect in session.replay.open:
+        return
+    for other, record in list(session.replay.open.items()):
+        if other.name != effect.name or other in session.replay.reached:
+            continue
+        if record.request_fp != request.fingerprint() or not _open_still(session, other):
+            continue
+        raise EffectInDoubtError(
+            f"effect '{effect.name}' is called with key {shown_key(effect)}, but attempt {record.attempt_number} began "
+            f"the same request with key {shown_key(other)} (#{record.number}), which has no outcome. A key that "
+            f"differs between two tries makes each of them another effect: take it from the business, not from uuid4() "
+            f"or the clock. Nothing was sent now. Look at the target, then: aiflow effects resolve {record.number} "
+            f"--happened | --did-not-happen"
+        )
+
+
+def tell_unreached(session: Session) -> None:
+    """
+    Say, at the end of an attempt, which open intents of earlier ones it did not call.
+
+    :param session: the attempt, about to succeed.
+    """
+    for effect, record in list(session.replay.open.items()):
+        if effect not in session.replay.reached and _open_still(session, effect):
+            session.services.host.log(
+                f"aiflow: effect '{effect.name}' key {shown_key(effect)} (#{record.number}) was begun by attempt "
+                f"{record.attempt_number} and has no outcome, and this attempt did not call it: it waits in the inbox. "
+                f"A key must not differ between two tries",
+                warning=True,
+            )
+
+
+def _open_still(session: Session, effect: EffectId) -> bool:
+    now: EffectRecord | None = session.recorder.effect(effect)
+    return now is not None and now.state in OPEN_STATES
