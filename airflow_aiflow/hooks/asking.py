@@ -69,7 +69,8 @@ def receive(event: Mapping[str, Any], choices: Any) -> bool:
     if chosen is None or (event.get("params_input") or {}).get(IN_INBOX):
         return False
     words = read_choices(choices).get(str(chosen), [])
-    give_words(AiflowHook(), words, by=person(event.get("responded_by_user")), host=AirflowHost())
+    if words:
+        give_words(AiflowHook(), words, by=person(event.get("responded_by_user")), host=AirflowHost())
     return not words
 
 
