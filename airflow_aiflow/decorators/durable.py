@@ -127,9 +127,9 @@ class DurableDecoratedOperator(AsksPersons, DecoratedOperator, PythonOperator):
         )
 
     def on_kill(self) -> None:
-        """Go quickly where a later attempt is at work: the supervisor waits for nothing then."""
+        """Let what is in hand end and be recorded; then the slot goes back."""
         if self._work is not None:
-            self._work.host.end_if_superseded()
+            self._work.on_kill()
         super().on_kill()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from airflow_aiflow.exceptions import FlowError, NoFlowError
@@ -16,6 +16,7 @@ from airflow_aiflow.hooks.host import AirflowHost, airflow_signals
 from airflow_aiflow.hooks.supervisor import is_supervised
 from airflow_aiflow.runtime.attempt_run import open_flow, run_attempt
 from airflow_aiflow.runtime.process import die_with_parent
+from airflow_aiflow.runtime.shutdown import Shutdown
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -42,7 +43,17 @@ class Work:
     attempt: Attempt
     services: Services
     host: AirflowHost
+    shutdown: Shutdown = field(default_factory=Shutdown)
     door: Door | None = None
+
+    def on_kill(self) -> None:
+        """
+        Answer a signal to end: what is in hand is finished and recorded if it ends in time, then the slot goes back.
+
+        Goes at once where a later attempt is at work: the supervisor waits for nothing then.
+        """
+        self.host.end_if_superseded()
+        self.shutdown.ask()
 
     def run(
         self, body: Callable[[Flow], R], *, lease: LeaseRules | None = None, step_timeout: float | None = None
@@ -60,12 +71,19 @@ class Work:
             return body(flow)
 
         with self._in_airflow():
-            return run_attempt(self.attempt, self.services, remembered, lease=lease, step_timeout=step_timeout)
+            return run_attempt(
+                self.attempt,
+                self.services,
+                remembered,
+                lease=lease,
+                step_timeout=step_timeout,
+                shutdown=self.shutdown,
+            )
 
     @contextmanager
     def opened(self) -> Iterator[Flow]:
         """Open a flow for the code of a ``with`` block, in Airflow's terms."""
-        with self._in_airflow(), open_flow(self.attempt, self.services) as flow:
+        with self._in_airflow(), open_flow(self.attempt, self.services, shutdown=self.shutdown) as flow:
             self._remember(flow)
             yield flow
 

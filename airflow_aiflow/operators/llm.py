@@ -86,9 +86,9 @@ class DurableLLMOperator(AsksPersons, LLMOperator):
         return for_xcom(output, self._work, multiple_outputs=False)
 
     def on_kill(self) -> None:
-        """Let a call in flight bring its answer: it is paid for. Go at once where a later attempt is at work."""
+        """Let a call in flight bring its answer, which is paid for; then the slot goes back."""
         if self._work is not None:
-            self._work.host.end_if_superseded()
+            self._work.on_kill()
 
     def _create_agent(self, *, output_type: Any, instructions: str) -> Agent[object, Any]:
         """Build nothing: a replay needs no connection, and the recorded call builds its own agent."""

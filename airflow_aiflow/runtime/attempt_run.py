@@ -293,7 +293,7 @@ class _Run:
     def _ended(self, state: ExecutionState, reason: str | None = None) -> None:
         try:
             self._session.recorder.flush()
-            self._patience.over(lambda: self._services.ledger.finish(self._lease, state, result=None))
+            self._patience.over(lambda: self._services.ledger.finish(self._lease, state, result=None, reason=reason))
         except Exception as error:  # what the body raised must not be hidden by it
             self._services.host.log(f"the end of this attempt could not be recorded: {error}", warning=True)
 

@@ -51,6 +51,7 @@ class Deadlines:
         self._on_overrun = on_overrun
         #: Of the main thread's calls, the outermost first.
         self._tokens: list[_Token] = []
+        self._cut: Callable[[], BaseException] | None = None
         self._installed = False
 
     def install(self) -> None:
@@ -75,6 +76,16 @@ class Deadlines:
         finally:
             alarm.cancel()
 
+    def cut(self, error: Callable[[], BaseException]) -> None:
+        """
+        Raise once in the author's code of the main thread, as soon as that is where it is. From any thread.
+
+        :param error: makes what is raised; called where it is raised.
+        """
+        if self._installed:
+            self._cut = error
+            self._interrupts.ring(DEADLINE_SIGNAL)
+
     def _run_in_main(self, call: Callable[[], R], seconds: float, error: Callable[[], Exception]) -> R:
         token = _Token()
 
@@ -95,6 +106,9 @@ class Deadlines:
             self._tokens.remove(token)
 
     def _on_signal(self, _number: int, _frame: object) -> None:
+        cut, self._cut = self._cut, None
+        if cut is not None:
+            raise cut()
         for token in self._tokens:
             if token.active and token.due:
                 # Once: what the author does on the way out must not be cut short again.

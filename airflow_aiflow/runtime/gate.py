@@ -1,9 +1,9 @@
 """
 Whether something new may start, and what is in hand.
 
-Closed for good when a later attempt holds the fence or asks for it, and when the attempt is parked: then nothing
-starts, what is in hand is brought to its record, and the attempt ends. Whatever an author's code does with the signal
-that says so, the attempt's end is decided by what the gate remembers.
+Closed for good when a later attempt holds the fence or asks for it, when the attempt is parked, and when the process is
+told to end: then nothing starts, what is in hand is brought to its record, and the attempt ends. Whatever an author's
+code does with the signal that says so, the attempt's end is decided by what the gate remembers.
 """
 
 from __future__ import annotations
@@ -33,15 +33,21 @@ class Gate:
         self._in_hand: dict[object, float] = {}
         self._superseded: str | None = None
         self._parked: AttemptParked | None = None
+        self._shut: AttemptParked | None = None
+        #: Whether a start was refused, or what was in hand was cut off, because the process is to end.
+        self._cut_short = False
+        self._overdue = False
         self._ended: str | None = None
         self._progress_at = clock.monotonic()
         self.step: str | None = None
 
-    def check(self) -> None:
+    def check(self, *, start: bool = True) -> None:
         """
         Refuse a start where there is none any more.
 
+        :param start: whether something new would start; the end of the body may still be recorded in a shutdown.
         :raises AttemptSuperseded: if a later attempt is at work.
+        :raises AttemptParked: if the process is to end.
         :raises FlowClosedError: if the flow has ended or is parked.
         :raises FlowError: in a forked child that uses its parent's flow.
         """
@@ -54,18 +60,22 @@ class Gate:
             raise AttemptSuperseded(self._superseded)
         if self._ended is not None:
             raise FlowClosedError(f"this flow {self._ended}; no further call is possible")
+        if start and self._shut is not None:
+            self._cut_short = True
+            raise AttemptParked(self._shut.delay, self._shut.why)
 
     @contextmanager
-    def hand(self, step: str, timeout: float | None = None) -> Iterator[None]:
+    def hand(self, step: str, timeout: float | None = None, *, start: bool = True) -> Iterator[None]:
         """
         Hold a unit in hand until its outcome is recorded.
 
         :param step: its name, shown as the progress.
         :param timeout: seconds that the unit may take; ``None``: it names none.
+        :param start: whether this is something new.
         """
         unit = object()
         with self._lock:
-            self.check()
+            self.check(start=start)
             self._in_hand[unit] = self._clock.monotonic() + (timeout or 0.0)
             self.step = step
         try:
@@ -92,10 +102,33 @@ class Gate:
         :param why: for the log.
         :raises AttemptParked: always.
         """
+        self.leave(AttemptParked(delay, why))
+
+    def leave(self, signal: AttemptParked) -> NoReturn:
+        """
+        Let nothing start any more: the slot goes back.
+
+        :param signal: says when to come back, and what is asked meanwhile.
+        :raises AttemptParked: always.
+        """
         with self._lock:
-            self._parked = self._parked or AttemptParked(delay, why)
+            self._parked = self._parked or signal
             self._ended = self._ended or "is parked"
-        raise AttemptParked(delay, why)
+        raise signal
+
+    def shut(self, delay: float, why: str) -> None:
+        """
+        Let nothing start any more: the process is to end. Takes no lock, for a signal handler calls it.
+
+        :param delay: seconds after which to come back.
+        :param why: for the log and the ledger.
+        """
+        if self._shut is None:
+            self._shut = AttemptParked(delay, why)
+
+    def cut(self) -> None:
+        """Note that what is in hand had its time in a shutdown, and is waited for no longer. Takes no lock."""
+        self._cut_short = self._overdue = True
 
     def end(self, how: str) -> None:
         """
@@ -119,7 +152,21 @@ class Gate:
     @property
     def signal(self) -> FlowSignal | None:
         """As what the attempt must end, whatever the author's code made of it; ``None``: as the code says."""
-        return self._parked if self._superseded is None else AttemptSuperseded(self._superseded)
+        if self._superseded is not None:
+            return AttemptSuperseded(self._superseded)
+        if self._parked is None and self._shut is not None and self._cut_short:
+            return AttemptParked(self._shut.delay, self._shut.why)
+        return self._parked
+
+    @property
+    def closing(self) -> bool:
+        """Whether nothing may start any more, so that no wait makes sense."""
+        return self._superseded is not None or self._parked is not None or self._shut is not None
+
+    @property
+    def overdue(self) -> bool:
+        """Whether what is in hand had its time in a shutdown."""
+        return self._overdue
 
     @property
     def quiet(self) -> bool:

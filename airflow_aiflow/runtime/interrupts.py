@@ -77,11 +77,20 @@ class Interrupts:
         self._before: dict[int, object] = {}
         self._handlers: dict[int, Handler] = {}
         self._held: set[int] = set()
+        self._notice: Callable[[], None] | None = None
 
     @property
     def held(self) -> bool:
         """Whether a signal waits for our code to come to its end: then no outcome is waited for any longer."""
-        return bool(self._held)
+        return bool(self._held - {signal.SIGTERM}) if self._notice else bool(self._held)
+
+    def announce(self, notice: Callable[[], None]) -> None:
+        """
+        Have SIGTERM told at once, wherever it arrives, beside its handler: what is in hand then gets its time.
+
+        :param notice: takes no lock and raises nothing.
+        """
+        self._notice = notice
 
     def open(self) -> None:
         """Take the signals whose handlers may raise."""
@@ -132,6 +141,8 @@ class Interrupts:
                 signal.pthread_kill(self._main.ident, number)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGTERM and self._notice is not None:
+            self._notice()
         if in_our_code(frame):
             self._held.add(number)
             self._alarms.set(AGAIN_SECONDS, lambda: self.ring(number))

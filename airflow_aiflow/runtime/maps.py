@@ -8,10 +8,12 @@ as it is needed. Whatever ends a map early, what is in hand is recorded first an
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import queue
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import wait as wait_for
 from typing import Any, TypeVar
 
 from airflow_aiflow.durable.policy import check_name
@@ -25,6 +27,9 @@ T = TypeVar("T")
 
 #: Items per worker that are prepared ahead, so that a worker never waits for the list.
 AHEAD = 2
+
+#: Seconds between two looks whether a signal has come, or what is in hand has had its time in a shutdown.
+LOOK_SECONDS = 0.2
 
 
 class MapRun:
@@ -54,11 +59,11 @@ class MapRun:
         :raises BaseException: the first failure in list order, after what is in hand was recorded.
         """
         try:
-            with self._pool:
-                count = self._start_all(calls)
-                self._collect(most=0)
+            count = self._start_all(calls)
+            self._collect(most=0)
         finally:
-            # The workers are gone: what is left never began, or nobody waited for its end.
+            self._leave()
+            # What is left never began, or nobody waited for its end.
             for future, (_, slot) in self._pending.items():
                 if future.cancelled():
                     give_back(self._session, slot)
@@ -100,10 +105,16 @@ class MapRun:
         """Take finished items until at most ``most`` are in hand, or none after a failure."""
         try:
             while self._pending and (len(self._pending) > most or self._failed):
-                self._take(author(self._ended.get))
+                self._take(self._next_ended())
         except BaseException:
             self._cancel()
             raise
+
+    def _next_ended(self) -> Future[Any]:
+        while True:
+            # A signal that comes just before the thread blocks is not seen before it wakes.
+            with contextlib.suppress(queue.Empty):
+                return author(self._ended.get, True, LOOK_SECONDS)
 
     def _take(self, future: Future[Any]) -> None:
         number, slot = self._pending.pop(future)
@@ -116,6 +127,13 @@ class MapRun:
         else:
             self._failed[number] = error
             self._cancel()
+
+    def _leave(self) -> None:
+        """Wait until what is in hand is recorded; in a shutdown no longer than it has time for."""
+        gate, in_hand = self._session.gate, set(self._pending)
+        while in_hand and not gate.overdue:
+            in_hand = wait_for(in_hand, timeout=LOOK_SECONDS).not_done
+        self._pool.shutdown(wait=not in_hand)
 
     def _cancel(self) -> None:
         """Let nothing begin any more."""

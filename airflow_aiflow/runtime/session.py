@@ -84,7 +84,7 @@ class Session:
 
         :param seconds: at most this long.
         """
-        author(self.services.clock.wait, seconds, until=lambda: self.gate.signal is not None)
+        author(self.services.clock.wait, seconds, until=lambda: self.gate.closing)
 
     def keep_unstorable(self, name: str, value: Any, error: PayloadEncodeError) -> None:
         """
