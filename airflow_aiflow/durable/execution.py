@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from airflow_aiflow.durable.attempt import Counters, Owner
+from airflow_aiflow.durable.attempt import Counters, OnClear, Owner
 from airflow_aiflow.durable.sign import Sign
 
 
@@ -51,6 +51,8 @@ class Standing:
     upstream_digest: bytes | None = None
     #: The clear number that our own recovery saw when it marked this fence for a requeue; ``None``: no open mark.
     requeued_at: int | None = None
+    #: What a person who cleared it by `aiflow runs clear` asked of the next attempt: ``resume`` or ``fresh``.
+    wish: OnClear | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,11 +98,12 @@ def begins_generation(
     :param on_clear: the author's or the run's word.
     :param heard: whether Airflow had been told of the last attempt's success, so that who cleared it saw it.
     :param top: whether the task is the top of the clear.
-    :param requeued: whether our own recovery made the clear.
-    :param asked: whether who cleared it asked for a fresh start of this very clear.
+    :param requeued: whether our own recovery made the clear, or who made it asked to resume.
+    :param asked: whether who made the clear asked for a fresh start; counts also where the counters leave open which
+        task was cleared, as of one that ran.
     """
-    if sign is Sign.MADE_AGAIN:
+    if sign is Sign.MADE_AGAIN or (asked and sign in (Sign.CLEARED, Sign.AMBIGUOUS)):
         return True
     if sign is not Sign.CLEARED or requeued:
         return False
-    return asked or on_clear == "fresh" or (on_clear == "auto" and heard and top)
+    return on_clear == "fresh" or (on_clear == "auto" and heard and top)

@@ -79,7 +79,8 @@ def _begins_generation(sign: Sign, attempt: Attempt, standing: Standing | None) 
         attempt.on_clear,
         heard=standing.heard,
         top=is_top(standing.upstream_digest, attempt.upstream_digest),
-        requeued=is_requeue(attempt.counters, standing.requeued_at),
+        requeued=standing.wish == "resume" or is_requeue(attempt.counters, standing.requeued_at),
+        asked=standing.wish == "fresh",
     )
 
 

@@ -154,6 +154,7 @@ class MemoryLedger:
                     for row in tables.effects.values()
                     if row.execution_pk == lease.execution_pk
                 ],
+                numbers={fence: row.number for (pk, fence), row in tables.attempts.items() if pk == lease.execution_pk},
             )
 
     def beat(self, lease: Lease, *, ttl: float, idle: float, step: str | None) -> Beat:

@@ -113,9 +113,11 @@ class PostgresLedger:
         """Read, in one query, everything to replay from."""
         params = {"execution_id": lease.execution_pk, "generation": generation}
         rows = self._ask(statement("recorded"), params)
+        beside = [row[STEP_WIDTH] for row in rows if row[STEP_WIDTH] is not None]
         return Recorded(
             steps=[step_record(row) for row in rows if row[STEP_WIDTH] is None],
-            effects=[effect_record(row[STEP_WIDTH]) for row in rows if row[STEP_WIDTH] is not None],
+            effects=[effect_record(one) for one in beside if "numbers" not in one],
+            numbers={int(fence): number for one in beside for fence, number in one.get("numbers", {}).items()},
         )
 
     def beat(self, lease: Lease, *, ttl: float, idle: float, step: str | None) -> Beat:

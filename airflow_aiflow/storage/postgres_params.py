@@ -50,6 +50,7 @@ def attempt_params(attempt: Attempt, sign: Sign, ttl: float) -> dict[str, object
         "sign": sign.value,
         "owner": Jsonb(attempt.owner.to_plain()),
         "upstream_digest": attempt.upstream_digest,
+        "on_clear": attempt.on_clear,
         "ttl": ttl,
     }
 

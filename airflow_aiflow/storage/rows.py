@@ -196,7 +196,7 @@ def standing(row: Row) -> Standing:
     Turn a row of the statement ``standing`` into the domain's value.
 
     :param row: execution_id, fence, generation, state, the six counters, owner, lease_left, heard, upstream_digest,
-        requeued_at.
+        requeued_at, wish.
     """
     return Standing(
         execution_pk=row[0],
@@ -209,4 +209,5 @@ def standing(row: Row) -> Standing:
         heard=row[12],
         upstream_digest=row[13],
         requeued_at=row[14],
+        wish=row[15],
     )

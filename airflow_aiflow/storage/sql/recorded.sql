@@ -1,6 +1,6 @@
--- Everything that an attempt replays from, in one query: the steps of its generation, then the effects whose current
--- intent its execution wrote. A row is one or the other; an effect is one JSON object, so that ten thousand steps do not
--- carry its columns.
+-- Everything that an attempt replays from, in one query: the steps of its generation, the effects whose current intent
+-- its execution wrote, and which attempt held which fence. A row is one of the three; the latter two are a JSON object,
+-- so that ten thousand steps do not carry their columns.
 select
     step_key, kind, name, unit, fingerprint, occurrence, fence, result, result_sha256, seal, ended_at, duration_ms,
     model, response_id, tokens_in, tokens_out, cost, prints, null::jsonb
@@ -11,3 +11,9 @@ select
     null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, to_jsonb(e)
 from aiflow.effect_now e
 where e.current_execution_id = %(execution_id)s
+union all
+select
+    null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null,
+    jsonb_build_object('numbers', jsonb_object_agg(fence, number))
+from aiflow.attempt
+where execution_id = %(execution_id)s

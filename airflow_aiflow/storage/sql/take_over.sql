@@ -51,11 +51,11 @@ ended as (
 atm as (
     insert into aiflow.attempt (
         execution_id, fence, number, ti_id, try_number, max_tries, retries, clear_number, run_after, sign, owner,
-        upstream_digest, prior_lease_until, system_identifier, timeline
+        upstream_digest, on_clear, prior_lease_until, system_identifier, timeline
     )
     select
         up.execution_id, up.fence, up.number, %(ti_id)s, %(try_number)s, %(max_tries)s, %(retries)s, %(clear_number)s,
-        %(run_after)s, %(sign)s, %(owner)s, %(upstream_digest)s, up.lease_until, s.system_identifier, s.timeline
+        %(run_after)s, %(sign)s, %(owner)s, %(upstream_digest)s, %(on_clear)s, up.lease_until, s.system_identifier, s.timeline
     from up, aiflow.server_identity() s
 ),
 mark as (

@@ -95,7 +95,8 @@ GENERATIONS: list[tuple[str, Sign, dict[str, bool], tuple[bool, bool, bool]]] = 
     ("a clear with the wish to start anew", Sign.CLEARED, {"asked": True}, (1, 1, 1)),
     ("the run was made again", Sign.MADE_AGAIN, {}, (1, 1, 1)),
     ("an automatic retry of a success that was not recorded", Sign.RETRY, {"heard": True, "top": True}, (0, 0, 0)),
-    ("another task was cleared", Sign.AMBIGUOUS, {"heard": True, "top": True, "asked": True}, (0, 0, 0)),
+    ("another task was cleared", Sign.AMBIGUOUS, {"heard": True, "top": True}, (0, 0, 0)),
+    ("a clear while it ran, with the wish to start anew", Sign.AMBIGUOUS, {"asked": True}, (1, 1, 1)),
     ("a reschedule", Sign.SAME, {"heard": True, "top": True}, (0, 0, 0)),
     ("the first attempt", Sign.FIRST, {"top": True}, (0, 0, 0)),
 ]
@@ -108,7 +109,7 @@ def test_what_starts_anew(sign: Sign, evidence: dict[str, bool], anew: tuple[boo
     assert tuple(begins_generation(sign, word, **evidence) for word in WORDS) == tuple(map(bool, anew))
 
 
-@pytest.mark.parametrize("sign", set(Sign) - {Sign.CLEARED, Sign.MADE_AGAIN})
+@pytest.mark.parametrize("sign", set(Sign) - {Sign.CLEARED, Sign.AMBIGUOUS, Sign.MADE_AGAIN})
 def test_nothing_but_a_clear_or_a_new_run_starts_anew(sign: Sign) -> None:
     flags = ("heard", "top", "requeued", "asked")
     for values in itertools.product((True, False), repeat=4):
