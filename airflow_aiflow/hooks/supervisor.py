@@ -65,6 +65,7 @@ def ask_airflow(
             options=options,
             subject=subject,
             body=body,
+            params={},
             assigned_users=[HITLUser(id=user, name=user) for user in assigned_users],
         )
     )
