@@ -21,6 +21,7 @@ from airflow_aiflow.durable.record import Stored
 #: used with another request; ``ask``: a question of the author's own.
 QuestionKind = Literal["doubt", "approval", "conflict", "ask"]
 PersonDecision = Literal["happened", "did_not_happen"]
+_DECISIONS: dict[str, PersonDecision] = {"happened": "happened", "did_not_happen": "did_not_happen"}
 
 #: What a form says of a doubt; what its options mean is the word on the intent, ``FAIL`` the answer to its question.
 HAPPENED, DID_NOT_HAPPEN, FAIL = "It happened", "It did not happen: run it", "Fail the task"
@@ -219,8 +220,9 @@ def give_word(inbox: Inbox, number: int, option: str, *, by: str, note: str = ""
     :param by: who says so.
     :param note: for people.
     """
-    if option == "happened" or option == "did_not_happen":
+    decision = _DECISIONS.get(option)
+    if decision is not None:
         question = inbox.question(number)
         if question is None or question.kind == "doubt":
-            return inbox.resolve(number, option, by=by, note=note)
+            return inbox.resolve(number, decision, by=by, note=note)
     return inbox.answer(number, option, by=by, note=note)

@@ -220,9 +220,15 @@ def release(tables: Tables, lease: Lease, intent_id: UUID, by: str, note: str) -
     if found is None or not tables.live(lease):
         return False
     row, intent = found
-    if row.succeeded_no != intent.no:
+    return let_repeat(tables, row, intent, by, note) or (
+        row.state is EffectState.RELEASED and row.succeeded_no == intent.no
+    )
+
+
+def let_repeat(tables: Tables, row: EffectRow, intent: IntentRow, by: str, note: str) -> bool:
+    """Release an effect that this intent did; ``False``: it did not, or is released already."""
+    if row.succeeded_no != intent.no or row.state is not EffectState.SUCCEEDED:
         return False
-    if row.state is EffectState.SUCCEEDED:
-        row.state = EffectState.RELEASED
-        tables.words[intent.number, "released"] = WordRow(by, tables.clock.monotonic(), note)
-    return row.state is EffectState.RELEASED
+    row.state = EffectState.RELEASED
+    tables.words[intent.number, "released"] = WordRow(by, tables.clock.monotonic(), note)
+    return True

@@ -16,15 +16,18 @@ from uuid import UUID, uuid4
 import psycopg
 
 from airflow_aiflow.durable.attempt import Attempt, Counters, Owner
-from airflow_aiflow.durable.effect import EffectState, IntentWrite
+from airflow_aiflow.durable.effect import IntentWrite
 from airflow_aiflow.durable.execution import Taken
 from airflow_aiflow.durable.identity import EffectId, ExecutionId
+from airflow_aiflow.durable.inbox import Inbox, QuestionWrite
 from airflow_aiflow.durable.ports import Ledger
 from airflow_aiflow.durable.record import StepRecord, Stored, Usage
 from airflow_aiflow.durable.sign import read_sign
+from airflow_aiflow.storage.connections import Connections
 from airflow_aiflow.storage.memory import MemoryLedger
+from airflow_aiflow.storage.memory_inbox import MemoryInbox
 from airflow_aiflow.storage.postgres import PostgresLedger
-from airflow_aiflow.storage.text import effect_identity
+from airflow_aiflow.storage.postgres_inbox import PostgresInbox
 
 TTL = 30.0
 TIMEOUT = 60.0
@@ -63,21 +66,20 @@ class Seen:
     #: (fence, seq, kind, data) of each event.
     events: list[tuple[int, int, str, bytes]]
     step_in_hand: str | None
+    pause_reason: str | None
 
 
 class World(Protocol):
     """Let a test pass time and look behind a ledger."""
 
     ledger: Ledger
+    inbox: Inbox
 
     def pass_time(self, seconds: float) -> None:
         """Make everything that is written so much older."""
 
     def look(self, execution_pk: int) -> Seen:
         """Read an execution."""
-
-    def release(self, effect: EffectId) -> bool:
-        """Release a done effect, as a person will from the inbox."""
 
     def close(self) -> None:
         """Close what looks behind the ledger."""
@@ -90,6 +92,7 @@ class MemoryWorld:
         self.clock = FakeClock()
         self.memory = MemoryLedger(self.clock)
         self.ledger: Ledger = self.memory
+        self.inbox: Inbox = MemoryInbox(self.memory)
 
     def pass_time(self, seconds: float) -> None:
         """Move the clock."""
@@ -114,15 +117,8 @@ class MemoryWorld:
                 for seq, (kind, payload) in found.items()
             ),
             step_in_hand=None if lease is None else lease.step_name,
+            pause_reason=row.pause_reason,
         )
-
-    def release(self, effect: EffectId) -> bool:
-        """Change the row."""
-        row = self.memory._tables.effects.get(effect)
-        if row is None or row.state is not EffectState.SUCCEEDED:
-            return False
-        row.state = EffectState.RELEASED
-        return True
 
     def close(self) -> None:
         """Do nothing."""
@@ -137,7 +133,9 @@ class PostgresWorld:
     """
 
     def __init__(self, dsn: str, owner: str) -> None:
-        self.ledger: Ledger = PostgresLedger.connect(dsn, pool_size=8)
+        connections = Connections(dsn, 8)
+        self.ledger: Ledger = PostgresLedger(connections)
+        self.inbox: Inbox = PostgresInbox(connections)
         self.dsn = dsn
         self.behind = psycopg.connect(owner, autocommit=True)
 
@@ -150,9 +148,9 @@ class PostgresWorld:
     def look(self, execution_pk: int) -> Seen:
         """Read the tables."""
         one = {"pk": execution_pk}
-        [(state, result, finished, heard)] = self.behind.execute(
-            "select state, num_nonnulls(result, result_sha256) = 1, finished_at is not null, heard_at is not null"
-            " from aiflow.execution where execution_id = %(pk)s",
+        [(state, result, finished, heard, reason)] = self.behind.execute(
+            "select state, num_nonnulls(result, result_sha256) = 1, finished_at is not null, heard_at is not null,"
+            " pause_reason from aiflow.execution where execution_id = %(pk)s",
             one,
         ).fetchall()
         attempts = self.behind.execute(
@@ -170,15 +168,8 @@ class PostgresWorld:
             attempts=attempts.fetchall(),
             events=events.fetchall(),
             step_in_hand=leases[0][0] if leases else None,
+            pause_reason=reason,
         )
-
-    def release(self, effect: EffectId) -> bool:
-        """Change the row."""
-        released = self.behind.execute(
-            "update aiflow.effect set state = 'released' where identity = %s and state = 'succeeded' returning 1",
-            [effect_identity(effect)],
-        )
-        return bool(released.fetchall())
 
     def close(self) -> None:
         """Close the look behind."""
@@ -188,7 +179,15 @@ class PostgresWorld:
 _AGE = (
     "update aiflow.lease set expires_at = expires_at - %(past)s, progress_at = progress_at - %(past)s",
     "update aiflow.attempt set ended_at = ended_at - %(past)s, prior_lease_until = prior_lease_until - %(past)s",
-    "update aiflow.intent set intended_at = intended_at - %(past)s, settled_at = settled_at - %(past)s",
+    (
+        "update aiflow.intent set intended_at = intended_at - %(past)s, settled_at = settled_at - %(past)s,"
+        " decided_at = decided_at - %(past)s"
+    ),
+    (
+        "update aiflow.question set asked_at = asked_at - %(past)s, expires_at = expires_at - %(past)s,"
+        " answered_at = answered_at - %(past)s"
+    ),
+    "update aiflow.word set said_at = said_at - %(past)s",
 )
 
 
@@ -288,3 +287,18 @@ def an_intent(effect: EffectId, seen: int = 0, request: bytes = b'{"cents":1200}
         "generation": 1,
     }
     return IntentWrite(**(plain | parts))
+
+
+def a_question(effect: EffectId | None = None, intent_id: UUID | None = None, **parts: Any) -> QuestionWrite:
+    """Make a question that no other test has; about an intent it is a doubt."""
+    plain: dict[str, Any] = {
+        "kind": "ask" if effect is None else "doubt",
+        "name": "review" if effect is None else effect.name,
+        "bound_to": uuid4().bytes * 2,
+        "subject": "Did it?",
+        "body": "Look at the target first.",
+        "options": ("Approve", "Reject") if effect is None else ("Fail the task",),
+        "effect": effect,
+        "intent_id": intent_id,
+    }
+    return QuestionWrite(**(plain | parts))

@@ -6,10 +6,11 @@ The contract tests name what is meant; this finds what nobody thought of. A fail
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -27,7 +28,7 @@ from airflow_aiflow.durable.attempt import Attempt
 from airflow_aiflow.durable.effect import LEGAL_MOVES, EffectRecord, EffectState, Intended
 from airflow_aiflow.durable.execution import ExecutionState, Lease
 from airflow_aiflow.durable.identity import EffectId
-from airflow_aiflow.durable.inbox import Question
+from airflow_aiflow.durable.inbox import PersonDecision, Question, Word
 from airflow_aiflow.durable.record import Batch, EventRecord, Stored
 from airflow_aiflow.durable.sign import read_sign
 from tests.contract.ledger_world import (
@@ -35,6 +36,7 @@ from tests.contract.ledger_world import (
     MemoryWorld,
     PostgresWorld,
     World,
+    a_question,
     a_step,
     an_attempt,
     an_effect,
@@ -75,6 +77,11 @@ def _field(name: str, value: Any, pks: dict[int, str]) -> Any:
     return plain(value, pks)
 
 
+def _shape(why: str) -> str:
+    """Leave the numbers of rows and the moments out of a sentence."""
+    return re.sub(r"#\d+|\d[\d:-]* ?[\d:-]* UTC|\d+ s\b", "#", why)
+
+
 class Lockstep(RuleBasedStateMachine):
     """Two worlds, one history."""
 
@@ -84,6 +91,9 @@ class Lockstep(RuleBasedStateMachine):
         super().__init__()
         self.worlds: tuple[World, World] = (MemoryWorld(), self.postgres)
         self.pks: tuple[dict[int, str], dict[int, str]] = ({}, {})
+        self.pairs: list[tuple[World, dict[int, str]]] = list(zip(self.worlds, self.pks, strict=True))
+        #: What the few questions are bound to.
+        self.bound = [uuid4().bytes * 2 for _ in range(3)]
         self.executions = [an_execution(), an_execution()]
         self.effects: list[EffectId] = [an_effect(), an_effect()]
         #: (execution, fence) of every take-over, oldest first: superseded ones go on trying.
@@ -241,11 +251,96 @@ class Lockstep(RuleBasedStateMachine):
         self.both("doubt", lease, intent)
         self.both("decide", lease, intent, decision, by=data.draw(st.sampled_from(["one", "two"])))
 
-    @rule(effect=st.sampled_from([0, 1]))
-    def release(self, effect: int) -> None:
-        """Let a person release a done effect behind the ledgers' backs: the inbox comes later."""
-        released = [world.release(self.effects[effect]) for world in self.worlds]
-        assert released[0] == released[1]
+    def words(self, say: Callable[[World], Word]) -> None:
+        """Let a person say a word to both inboxes."""
+        memory, postgres = (say(world) for world in self.worlds)
+        assert (postgres.counts, _shape(postgres.why)) == (memory.counts, _shape(memory.why))
+
+    def number_of(self, world: World, intent: UUID) -> int:
+        """Give the number that a ledger gave an intent."""
+        for effect in self.effects:
+            found = world.ledger.effect(effect)
+            if found is not None and found.intent_id == intent:
+                return found.number
+        return 0
+
+    @precondition(lambda self: self.intents)
+    @rule(data=st.data(), by=st.sampled_from(["ANNA", "BERT"]))
+    def release(self, data: st.DataObject, by: str) -> None:
+        """Let a person, or an attempt for one, release a done effect."""
+        intent = data.draw(st.sampled_from([*self.intents, *self.intents[-1:] * 3]))
+        if data.draw(st.booleans()):
+            self.both("release", self.lease(data), intent, by=by, note="n")
+        else:
+            self.words(lambda world: world.inbox.release(self.number_of(world, intent), by=by, note="n"))
+
+    @precondition(lambda self: self.intents)
+    @rule(
+        data=st.data(),
+        decision=st.sampled_from(["happened", "did_not_happen"]),
+        by=st.sampled_from(["ANNA", "BERT"]),
+        given=st.booleans(),
+    )
+    def resolve(self, data: st.DataObject, decision: PersonDecision, by: str, given: bool) -> None:
+        """Let a person decide, mostly about the last intent."""
+        intent = data.draw(st.sampled_from([*self.intents, *self.intents[-1:] * 3]))
+        result = Stored(inline=b"given") if given and decision == "happened" else None
+        self.words(lambda world: world.inbox.resolve(self.number_of(world, intent), decision, by=by, result=result))
+
+    @precondition(lambda self: self.intents)
+    @rule(data=st.data())
+    def compensated(self, data: st.DataObject) -> None:
+        """Note that a done effect is undone."""
+        intent = data.draw(st.sampled_from([*self.intents, *self.intents[-1:] * 3]))
+        self.both("compensated", self.lease(data), intent)
+
+    @rule(data=st.data(), place=st.sampled_from([0, 0, 1, 2]), about=st.booleans())
+    def ask(self, data: st.DataObject, place: int, about: bool) -> None:
+        """Ask one of few questions, where the lease is live."""
+        lease = self.lease(data)
+        if not all(
+            world.ledger.beat(self._own(lease, pks), ttl=TTL, idle=0, step=None).held for world, pks in self.pairs
+        ):
+            return
+        intent = self.intents[-1] if about and self.intents else None
+        effect = next((each for each in self.effects if intent and self.has(each, intent)), None)
+        write = a_question(effect, intent if effect else None, bound_to=self.bound[place], timeout=50.0)
+        self.both("ask", lease, write)
+
+    @rule(place=st.sampled_from([0, 0, 1, 2]), option=st.sampled_from(["Approve", "Reject", "Fail the task"]))
+    def answer(self, place: int, option: str) -> None:
+        """Let a person answer one of the questions."""
+        self.words(lambda world: world.inbox.answer(self.asked(world, place), option, by="ANNA"))
+
+    def asked(self, world: World, place: int) -> int:
+        """Give the number of a question, 0 where it was never asked: both inboxes list them in one order."""
+        if isinstance(world, MemoryWorld):
+            rows = world.memory._tables.questions.values()
+            return next((row.number for row in rows if row.write.bound_to == self.bound[place]), 0)
+        query = "select coalesce(max(number), 0) from aiflow.question where identity = %s"
+        [(number,)] = self.postgres.behind.execute(query, [self.bound[place]]).fetchall()
+        return int(number)
+
+    def has(self, effect: EffectId, intent: UUID) -> bool:
+        """Say whether an intent is an effect's deciding one."""
+        found = self.worlds[0].ledger.effect(effect)
+        return found is not None and found.intent_id == intent
+
+    @rule()
+    def waits_alike(self) -> None:
+        """Compare what waits for a person, as far as it is this history's."""
+        seen = []
+        for world, pks in self.pairs:
+            entries = world.inbox.waiting(limit=100_000)
+            seen.append(
+                [
+                    (plain(entry.effect, pks), plain(entry.question, pks))
+                    for entry in entries
+                    if (entry.effect is not None and entry.effect.effect in self.effects)
+                    or (entry.question is not None and entry.question.execution in self.executions)
+                ]
+            )
+        assert seen[1] == seen[0]
 
     @rule(data=st.data(), generation=st.sampled_from([1, 1, 2]))
     def recorded(self, data: st.DataObject, generation: int) -> None:

@@ -1,7 +1,7 @@
 -- What there is to say about a number: the intent itself, or the one that a question is about.
 select
-    i.number, i.no, i.outcome::text, i.settled_at, i.decision::text, i.decided_by, i.decided_at,
-    n.state::text, n.namespace, n.name, n.key, n.intent_no, current.number, n.intent_number, n.gone_in,
+    i.number, i.outcome::text, i.settled_at, i.decision::text, i.decided_by, i.decided_at,
+    n.state::text, n.namespace, n.name, n.key, current.number, n.intent_number, n.gone_in,
     w.said_by, w.said_at, q.kind::text
 from (values (%(number)s::bigint)) asked (number)
 left join aiflow.question q on q.number = asked.number
