@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Literal, Protocol
 from uuid import UUID
 
-from airflow_aiflow.durable.effect import EffectRecord
+from airflow_aiflow.durable.effect import Decision, EffectRecord
 from airflow_aiflow.durable.identity import EffectId, ExecutionId
 from airflow_aiflow.durable.record import Stored
 
@@ -120,6 +120,27 @@ class InboxEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class IntentRecord:
+    """Hold one call of an effect, and what was said about it; the worker's and the persons' words side by side."""
+
+    number: int
+    begun_at: datetime
+    settled_at: datetime | None
+    #: ``succeeded`` or ``not_applied``; ``None``: there is no outcome.
+    outcome: str | None
+    decision: Decision | None
+    decided_by: str | None
+    decided_at: datetime | None
+    #: The reason that came with a person's decision.
+    note: str
+    released_by: str | None
+    released_at: datetime | None
+    release_note: str
+    execution: ExecutionId
+    attempt_number: int
+
+
+@dataclass(frozen=True, slots=True)
 class Form:
     """
     Hold what a door to the inbox shows. Each option's text carries its number: no answer reaches another question.
@@ -171,6 +192,9 @@ class Inbox(Protocol):
 
     def effect_numbered(self, number: int) -> EffectRecord | None:
         """Read the effect that has an intent of this number; ``None``: there is none."""
+
+    def intents(self, number: int) -> list[IntentRecord]:
+        """List every call of the effect that has an intent of this number, the first one first; none: there is none."""
 
     def question(self, number: int) -> Question | None:
         """Read a question."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from airflow_aiflow.durable.effect import EffectRecord, EffectState
 from airflow_aiflow.durable.execution import ExecutionState
-from airflow_aiflow.durable.inbox import InboxEntry, PersonDecision, Question, Word
+from airflow_aiflow.durable.inbox import InboxEntry, IntentRecord, PersonDecision, Question, Word
 from airflow_aiflow.durable.record import Stored
 from airflow_aiflow.storage import memory_effects, memory_questions
 from airflow_aiflow.storage.answers import check_decision, check_person
@@ -80,6 +80,12 @@ class MemoryInbox:
             found = tables.numbered.get(number)
             return None if found is None else memory_effects.read(tables, found[0])
 
+    def intents(self, number: int) -> list[IntentRecord]:
+        """List every call of the effect that has an intent of this number."""
+        with self._ledger.statement() as tables:
+            found = tables.numbered.get(number)
+            return [] if found is None else [_record(tables, intent) for intent in found[0].intents]
+
     def question(self, number: int) -> Question | None:
         """Read a question."""
         with self._ledger.statement() as tables:
@@ -136,6 +142,28 @@ class MemoryInbox:
 
     def close(self) -> None:
         """Do nothing: there are no connections."""
+
+
+def _record(tables: Tables, intent: IntentRow) -> IntentRecord:
+    resolved, released = (tables.words.get((intent.number, kind)) for kind in ("resolved", "released"))
+    settled_at, decided_at = (
+        None if moment is None else tables.moment(moment) for moment in (intent.settled_at, intent.decided_at)
+    )
+    return IntentRecord(
+        number=intent.number,
+        begun_at=tables.moment(intent.intended_at),
+        settled_at=settled_at,
+        outcome=intent.outcome,
+        decision=intent.decision,
+        decided_by=intent.decided_by,
+        decided_at=decided_at,
+        note="" if resolved is None else resolved.note,
+        released_by=None if released is None else released.said_by,
+        released_at=None if released is None else tables.moment(released.said_at),
+        release_note="" if released is None else released.note,
+        execution=tables.by_pk[intent.lease.execution_pk].execution,
+        attempt_number=tables.attempts[intent.lease.execution_pk, intent.lease.fence].number,
+    )
 
 
 def _waits(tables: Tables, row: EffectRow) -> bool:

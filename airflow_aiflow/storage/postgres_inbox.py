@@ -10,7 +10,7 @@ from typing import Self
 
 from airflow_aiflow.durable.effect import EffectRecord, EffectState
 from airflow_aiflow.durable.identity import EffectId
-from airflow_aiflow.durable.inbox import InboxEntry, PersonDecision, Question, Word
+from airflow_aiflow.durable.inbox import InboxEntry, IntentRecord, PersonDecision, Question, Word
 from airflow_aiflow.durable.record import Stored
 from airflow_aiflow.storage.answers import check_decision, check_person
 from airflow_aiflow.storage.connections import Connections
@@ -23,7 +23,7 @@ from airflow_aiflow.storage.inbox_words import (
     not_resolved,
 )
 from airflow_aiflow.storage.postgres_params import payload
-from airflow_aiflow.storage.rows import Row, effect_record, question, utc
+from airflow_aiflow.storage.rows import Row, effect_record, intent_record, question, utc
 from airflow_aiflow.storage.statements import statement
 from airflow_aiflow.storage.text import shown
 
@@ -83,6 +83,10 @@ class PostgresInbox:
         """Read the effect that has an intent of this number."""
         rows = self._ask(statement("effect_numbered"), {"number": number})
         return effect_record(rows[0][0]) if rows else None
+
+    def intents(self, number: int) -> list[IntentRecord]:
+        """List every call of the effect that has an intent of this number."""
+        return [intent_record(row) for row in self._ask(statement("intents"), {"number": number})]
 
     def question(self, number: int) -> Question | None:
         """Read a question."""

@@ -14,7 +14,7 @@ from airflow_aiflow.durable.attempt import Counters, Owner
 from airflow_aiflow.durable.effect import EffectRecord, EffectState
 from airflow_aiflow.durable.execution import ExecutionState, Lease, Standing
 from airflow_aiflow.durable.identity import EffectId, ExecutionId
-from airflow_aiflow.durable.inbox import Answer, Question
+from airflow_aiflow.durable.inbox import Answer, IntentRecord, Question
 from airflow_aiflow.durable.record import SharedStep, StepRecord, Stored, Usage
 from airflow_aiflow.storage.text import shown
 
@@ -139,6 +139,30 @@ def effect_record(row: dict[str, Any]) -> EffectRecord:
         decided_by=row["decided_by"],
         age=float(row["age"]),
         done_for=None if row["done_for"] is None else float(row["done_for"]),
+    )
+
+
+def intent_record(row: Row) -> IntentRecord:
+    """
+    Turn a row of the statement ``intents`` into the domain's value.
+
+    :param row: its columns, in their order.
+    """
+    number, begun_at, settled_at, outcome, decision, by, at, note, released_by, released_at, release_note = row[:11]
+    return IntentRecord(
+        number=number,
+        begun_at=utc(begun_at),
+        settled_at=None if settled_at is None else utc(settled_at),
+        outcome=outcome,
+        decision=decision,
+        decided_by=by,
+        decided_at=None if at is None else utc(at),
+        note=note,
+        released_by=released_by,
+        released_at=None if released_at is None else utc(released_at),
+        release_note=release_note,
+        execution=ExecutionId(*row[11:15]),
+        attempt_number=row[15],
     )
 
 
