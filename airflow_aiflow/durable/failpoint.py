@@ -2,8 +2,9 @@
 Named crash sites for tests.
 
 ``AIFLOW_FAILPOINT="after_intent@mail:2"`` kills the process with SIGKILL when the failpoint ``after_intent`` is passed
-for the second time with the label ``mail``; without ``@label`` any label counts, without ``:n`` the first time. Off
-unless the variable is set when the process starts; then a pass costs one comparison.
+for the second time with the label ``mail``; without ``@label`` any label counts, without ``:n`` the first time. With
+``=stop`` at the end the process is stopped there (SIGSTOP) and may be let go on. Off unless the variable is set when the
+process starts, or a forked child arms itself; a pass then costs one comparison.
 """
 
 from __future__ import annotations
@@ -37,17 +38,30 @@ _lock = threading.Lock()
 _passed = 0
 
 
-def _parse(text: str | None) -> tuple[str, str | None, int] | None:
+def _parse(text: str | None) -> tuple[str, str | None, int, signal.Signals] | None:
     if not text:
         return None
+    text, _, action = text.partition("=")
     site, _, count = text.partition(":")
     name, _, label = site.partition("@")
     if name not in NAMES:
         raise ValueError(f"AIFLOW_FAILPOINT names {name!r}; known: {', '.join(sorted(NAMES))}")
-    return name, label or None, int(count or 1)
+    if action not in ("", "stop"):
+        raise ValueError(f"AIFLOW_FAILPOINT wants {action!r} at {name}; 'stop' is known, nothing: kill")
+    return name, label or None, int(count or 1), signal.SIGSTOP if action else signal.SIGKILL
 
 
 _armed = _parse(os.environ.get("AIFLOW_FAILPOINT"))
+
+
+def arm(text: str | None) -> None:
+    """
+    Choose the crash site of this process: for the child of a process that has everything imported.
+
+    :param text: as in the variable; ``None``: none.
+    """
+    global _armed, _passed
+    _armed, _passed = _parse(text), 0
 
 
 def failpoint(name: str, label: str = "") -> None:
@@ -64,4 +78,4 @@ def failpoint(name: str, label: str = "") -> None:
         _passed += 1
         due = _passed == _armed[2]
     if due:
-        os.kill(os.getpid(), signal.SIGKILL)
+        os.kill(os.getpid(), _armed[3])

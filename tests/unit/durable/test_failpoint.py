@@ -55,6 +55,27 @@ def test_a_name_that_is_no_crash_site_is_an_error() -> None:
     assert "AIFLOW_FAILPOINT names 'after_lunch'; known: after_act" in done.stderr
 
 
+def test_a_process_stops_where_it_is_told_to_and_goes_on(tmp_path: Path) -> None:
+    environment = os.environ | {"AIFLOW_FAILPOINT": "before_act@mail=stop"}
+    with (tmp_path / "out").open("w") as out:
+        process = subprocess.Popen([sys.executable, "-uc", PASS_TWICE], env=environment, stdout=out)
+    try:
+        _, status = os.waitpid(process.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status)
+        assert (tmp_path / "out").read_text().split() == ["one"]
+        process.send_signal(signal.SIGCONT)
+        assert process.wait(60) == 0
+        assert (tmp_path / "out").read_text().split() == ["one", "two", "three", "four"]
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+def test_an_action_that_is_none_is_an_error() -> None:
+    assert "wants 'nap' at before_act" in run("before_act=nap").stderr
+
+
 def test_every_crash_site_is_in_the_code() -> None:
     package = Path(__file__).parents[3] / "airflow_aiflow"
     passed = {name for path in package.rglob("*.py") for name in re.findall(r'failpoint\(\s*"(\w+)"', path.read_text())}
