@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from airflow_aiflow.decorators.typed import durable as durable
     from airflow_aiflow.durable.artifact import ArtifactRef as ArtifactRef
+    from airflow_aiflow.durable.effect_context import EffectContext as EffectContext
     from airflow_aiflow.durable.job import JobStatus as JobStatus
     from airflow_aiflow.durable.reconcile import CannotTell as CannotTell
     from airflow_aiflow.durable.reconcile import DidNotHappen as DidNotHappen
@@ -16,14 +17,13 @@ if TYPE_CHECKING:
     from airflow_aiflow.exceptions import EffectNotAppliedError as EffectNotAppliedError
     from airflow_aiflow.runtime.current import current_flow as current_flow
     from airflow_aiflow.runtime.flow import Flow as Flow
-    from airflow_aiflow.runtime.requests import EffectContext as EffectContext
 
 __version__ = "0.1.0"
 
 #: Public name -> module. Lazy, so that a DAG file pays for nothing that it does not use.
 _HOMES = {
     "ArtifactRef": "durable.artifact",
-    "EffectContext": "runtime.requests",
+    "EffectContext": "durable.effect_context",
     "EffectNotAppliedError": "exceptions",
     "Flow": "runtime.flow",
     "current_flow": "runtime.current",

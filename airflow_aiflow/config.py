@@ -39,6 +39,7 @@ def flow_settings() -> FlowSettings:
         busy_wait=_seconds("busy_wait", or_zero=True),
         start_within=_seconds("start_within"),
         reschedule_delay=_seconds("reschedule_delay"),
+        in_doubt_timeout=_seconds("in_doubt_timeout"),
         shutdown_grace=_seconds("shutdown_grace"),
         spool_dir=_spool_dir(),
         seal_key=_seal_key(),

@@ -11,9 +11,11 @@ goes out, and the attempt says at its end which open intents it did not come to.
 
 from __future__ import annotations
 
+import contextlib
+
 from airflow_aiflow.durable.effect import EffectRecord
 from airflow_aiflow.durable.identity import EffectId
-from airflow_aiflow.exceptions import EffectInDoubtError
+from airflow_aiflow.exceptions import EffectInDoubtError, LedgerError
 from airflow_aiflow.runtime.doubt_form import shown_key
 from airflow_aiflow.runtime.replay import OPEN_STATES
 from airflow_aiflow.runtime.requests import Request
@@ -52,7 +54,11 @@ def tell_unreached(session: Session) -> None:
     :param session: the attempt, about to succeed.
     """
     for effect, record in list(session.replay.open.items()):
-        if effect not in session.replay.reached and _open_still(session, effect):
+        if effect in session.replay.reached:
+            continue
+        with contextlib.suppress(LedgerError):  # a remark must not cost the attempt its end
+            if not _open_still(session, effect):
+                continue
             session.services.host.log(
                 f"aiflow: effect '{effect.name}' key {shown_key(effect)} (#{record.number}) was begun by attempt "
                 f"{record.attempt_number} and has no outcome, and this attempt did not call it: it waits in the inbox. "

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from airflow_aiflow.durable.arguments import bind_arguments, captured_variables, signature_of
 from airflow_aiflow.durable.canonical import Secrets
+from airflow_aiflow.durable.effect_context import EffectContext as EffectContext
 from airflow_aiflow.durable.fingerprint import fingerprint
 from airflow_aiflow.durable.payload import decode, encode
 from airflow_aiflow.durable.trail import class_name
@@ -32,19 +33,6 @@ SHOWN_ARGUMENT, SHOWN_REQUEST = 300, 3000
 
 def _as_it_is(text: str) -> str:
     return text
-
-
-@dataclass(frozen=True, slots=True)
-class EffectContext:
-    """Be given to an effect's function whose first parameter is called ``ctx``."""
-
-    #: Hand it to a target that dedups; retries keep it, only a wished repeat changes it.
-    idempotency_key: str
-    key: str
-    attempt: int
-    fence: int
-    #: Seconds that the call may take.
-    deadline: float
 
 
 @dataclass(frozen=True, slots=True)

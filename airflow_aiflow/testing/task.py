@@ -16,9 +16,10 @@ from uuid import UUID
 from airflow_aiflow.durable.attempt import NOTHING_ABOVE, Attempt, Counters, OnClear, Owner
 from airflow_aiflow.durable.execution import Lease
 from airflow_aiflow.durable.identity import ExecutionId
+from airflow_aiflow.durable.inbox import Form, Inbox, give_word
 from airflow_aiflow.durable.ports import ArtifactStore, Clock, Ledger
 from airflow_aiflow.durable.settings import FlowSettings
-from airflow_aiflow.exceptions import LedgerError
+from airflow_aiflow.exceptions import AiflowConfigError, AttemptAsks, LedgerError
 from airflow_aiflow.llm.call import ModelCaller
 from airflow_aiflow.runtime.attempt_run import open_flow, run_attempt
 from airflow_aiflow.runtime.flow import Flow
@@ -86,6 +87,8 @@ class DurableTask:
         self.hears = True
         #: What ran above the task; set another value to run it again, ``None`` to make it unreadable.
         self.upstream_digest: bytes | None = NOTHING_ABOVE
+        #: What the task asked a person last; ``None``: nothing yet.
+        self.form: Form | None = None
         self._next = Counters(
             ti_id=uuid7(), try_number=1, max_tries=retries, retries=retries, clear_number=0, run_after=RUN_AFTER
         )
@@ -138,11 +141,46 @@ class DurableTask:
             leases.append(flow.lease)
             return body(flow)
 
-        value = run_attempt(attempt, self.services, leased)
+        try:
+            value = run_attempt(attempt, self.services, leased)
+        except AttemptAsks as asks:
+            self.form = asks.form
+            raise
         if self.hears:
             with contextlib.suppress(LedgerError):
                 self.ledger.heard(leases[-1])  # as the listener does, once Airflow has taken the success
         return value
+
+    @property
+    def inbox(self) -> Inbox:
+        """What waits for a person, and where the answers go."""
+        from airflow_aiflow.storage.memory_inbox import MemoryInbox
+
+        if not isinstance(self.ledger, MemoryLedger):
+            raise AiflowConfigError(
+                f"the inbox of a {type(self.ledger).__name__} is its own; here is one in memory alone"
+            )
+        return MemoryInbox(self.ledger)
+
+    def answer(self, option: str, *, by: str = "ann", note: str = "") -> None:
+        """
+        Answer what the task asked last, as in its form; the next ``run`` is the same attempt, which goes on.
+
+        :param option: how the option's text begins, such as ``"It happened"``.
+        :param by: who answers.
+        :param note: the reason, for people.
+        :raises LookupError: if nothing was asked, no option begins so, or several do.
+        :raises ValueError: if the answer does not count; the message says who was first.
+        """
+        texts = [] if self.form is None else [text for text in self.form.options if text.startswith(option)]
+        if self.form is None or len(texts) != 1:
+            there = "nothing was asked" if self.form is None else f"there are {list(self.form.options)}"
+            raise LookupError(f"no single option begins with {option!r}: {there}")
+        for number, word in self.form.options[texts[0]]:
+            said = give_word(self.inbox, number, word, by=by, note=note)
+            if not said.counts:
+                raise ValueError(f"the answer to #{number} does not count: {said.why}")
+        self.same_again()
 
     def retried(self) -> None:
         """Make the next attempt an automatic retry."""
