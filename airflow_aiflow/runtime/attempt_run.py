@@ -21,6 +21,7 @@ from airflow_aiflow.durable.lease import LeaseRules
 from airflow_aiflow.durable.record import Stored
 from airflow_aiflow.exceptions import AttemptParked, AttemptSuperseded, EffectInDoubtError, FlowSignal
 from airflow_aiflow.runtime.alarm import AlarmClock
+from airflow_aiflow.runtime.changed_keys import tell_unreached
 from airflow_aiflow.runtime.current import current_unit, inside_flow
 from airflow_aiflow.runtime.deadline import Deadlines
 from airflow_aiflow.runtime.flow import Flow
@@ -238,6 +239,7 @@ class _Run:
         session, signal = self._session, self._gate.signal
         if isinstance(signal, AttemptParked):
             raise signal  # the author's code swallowed it
+        tell_unreached(session)
         with session.gate.hand("return", start=False):
             failpoint("before_finish")
             session.recorder.flush()
