@@ -10,8 +10,19 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
 from airflow_aiflow.durable.execution import ExecutionState
-from airflow_aiflow.exceptions import AttemptAsks, AttemptParked, AttemptSuperseded, EffectInDoubtError
+from airflow_aiflow.exceptions import (
+    AttemptAsks,
+    AttemptParked,
+    AttemptSuperseded,
+    EffectDeclinedError,
+    EffectExpiredError,
+    EffectInDoubtError,
+    QuestionTimeoutError,
+)
 from airflow_aiflow.hooks.supervisor import end_failed, end_superseded, is_supervised
+
+#: After these, only a person's word or clear can help.
+NEEDS_A_PERSON = (EffectInDoubtError, EffectDeclinedError, EffectExpiredError, QuestionTimeoutError)
 
 
 class AirflowHost:
@@ -110,9 +121,9 @@ def airflow_signals(
         host.log(f"aiflow: {parked.why}; the slot goes back")
         back_at = datetime.now(UTC) + timedelta(seconds=max(parked.delay, reschedule_delay))
         raise AirflowRescheduleException(back_at) from None  # type: ignore[no-untyped-call]
-    except EffectInDoubtError as doubt:
-        # A retry can't help before a person has decided, so none is burnt.
-        raise AirflowFailException(str(doubt)) from doubt
+    except NEEDS_A_PERSON as waits:
+        # A retry can't help before a person has decided, or clears the task, so none is burnt.
+        raise AirflowFailException(str(waits)) from waits
     except AttemptSuperseded as superseded:
         host.end_process(str(superseded))
         raise AirflowFailException(str(superseded)) from superseded

@@ -11,7 +11,15 @@ from airflow.sdk import exceptions
 from airflow.sdk._shared.secrets_masker import mask_secret, reset_secrets_masker
 
 from airflow_aiflow.durable.execution import ExecutionState
-from airflow_aiflow.exceptions import AttemptParked, AttemptSuperseded, EffectInDoubtError, StepTimeoutError
+from airflow_aiflow.exceptions import (
+    AttemptParked,
+    AttemptSuperseded,
+    EffectDeclinedError,
+    EffectExpiredError,
+    EffectInDoubtError,
+    QuestionTimeoutError,
+    StepTimeoutError,
+)
 from airflow_aiflow.hooks.host import AirflowHost, airflow_signals
 from airflow_aiflow.hooks.supervisor import is_supervised
 
@@ -38,8 +46,9 @@ def test_parking_is_a_reschedule_that_is_not_too_quick(host: AirflowHost, asked:
     assert least <= waits < least + 5
 
 
-def test_a_doubt_burns_no_retry(host: AirflowHost) -> None:
-    doubt = EffectInDoubtError("effect 'pay' billing/4711 is in doubt")
+@pytest.mark.parametrize("kind", [EffectInDoubtError, EffectDeclinedError, EffectExpiredError, QuestionTimeoutError])
+def test_what_waits_for_a_person_burns_no_retry(host: AirflowHost, kind: type[Exception]) -> None:
+    doubt = kind("effect 'pay' billing/4711 is in doubt")
     found = translated(host, doubt)
     assert isinstance(found, exceptions.AirflowFailException)
     assert str(found) == str(doubt)
