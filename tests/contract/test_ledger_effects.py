@@ -585,6 +585,43 @@ def test_a_retry_keeps_the_number_that_makes_the_target_s_key(world: World) -> N
     assert ledger.intend(newcomer.lease, again) == Intended(again.intent_id, 2, 0)
 
 
+def test_a_decision_is_kept_with_the_request_that_it_is_about(world: World) -> None:
+    """A crash before the next intent: the next attempt calls again with the recorded request."""
+    ledger, taken, effect = world.ledger, start(world.ledger), an_effect()
+    write = intend(ledger, taken, effect)
+    newcomer = next_attempt(world, taken, effect)
+    ledger.doubt(newcomer.lease, write.intent_id)
+    ledger.decide(newcomer.lease, write.intent_id, "retry", by="policy")
+    third = next_attempt(world, newcomer, effect, 3)
+    found = read(ledger, effect)
+    assert (found.state, found.decision, found.decided_by) == (EffectState.FAILED, "retry", "policy")
+    assert (found.request, found.request_fp, found.intent_id) == (write.request, write.request_fp, write.intent_id)
+    ledger.intend(third.lease, an_intent(effect, 1))
+    assert (read(ledger, effect).decision, read(ledger, effect).decided_by) == (None, None)
+
+
+def test_a_decision_brings_the_result_that_the_target_gave(world: World) -> None:
+    ledger, taken, effect = world.ledger, start(world.ledger), an_effect()
+    write = intend(ledger, taken, effect)
+    ledger.doubt(taken.lease, write.intent_id)
+    assert ledger.decide(taken.lease, write.intent_id, "happened", by="reconcile", result=DONE, seal=b"sealed")
+    assert (read(ledger, effect).result, read(ledger, effect).seal) == (DONE, b"sealed")
+    assert read(ledger, effect).done_for is not None
+    # A late outcome changes neither.
+    ledger.settle(write.intent_id, "succeeded", result=Stored(inline=b"late"), seal=b"late")
+    assert (read(ledger, effect).result, read(ledger, effect).seal) == (DONE, b"sealed")
+
+
+@pytest.mark.parametrize("decision", ["did_not_happen", "retry"])
+def test_what_did_not_happen_has_no_result(ledger: Ledger, decision: Decision) -> None:
+    taken, effect = start(ledger), an_effect()
+    write = intend(ledger, taken, effect)
+    ledger.doubt(taken.lease, write.intent_id)
+    with pytest.raises(ValueError, match="no result"):
+        ledger.decide(taken.lease, write.intent_id, decision, by="policy", result=DONE)
+    assert read(ledger, effect).state is EffectState.IN_DOUBT
+
+
 def test_the_first_decision_wins(world: World) -> None:
     """P6: a decision about intent i moves intent i only."""
     ledger, taken, effect = world.ledger, start(world.ledger), an_effect()

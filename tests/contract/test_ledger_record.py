@@ -29,7 +29,8 @@ def test_every_field_of_a_step_comes_back(ledger: Ledger) -> None:
         a_step("no price", kind="llm", usage=a_usage(model=None, response_id=None, cost=None)),
         a_step("item", kind="item", result=Stored(sha256=b"\x00" * 31 + b"\xff")),
         a_step("big tokens", usage=a_usage(tokens_in=2**40, cost=Decimal("1234567890.123456789012345678"))),
-        a_step("empty", result=b"", seal=b""),
+        a_step("empty", result=b"", seal=b"", prints=b""),
+        a_step("prints", prints=bytes(range(64)), usage=a_usage()),
         a_step("bytes", result=bytes(range(256)) * 64),
     )
     assert ledger.record(taken.lease, 1, Batch(steps)) == [None] * len(steps)

@@ -1,0 +1,67 @@
+-- One statement: raise the fence where it is the one on which the sign was computed (so that no older attempt gets in
+-- between), set the lease, end the former attempt, write the new one, consume or void a requeue mark. The execution's row
+-- is locked before the lease's, as everywhere.
+with prior as materialized (
+    select execution_id, fence, generation from aiflow.execution
+    where identity = %(identity)s and fence = %(seen)s
+    for update
+),
+held as materialized (                         -- locked, so that a beat on its way counts
+    select l.execution_id, l.expires_at from aiflow.lease l, prior p
+    where l.execution_id = p.execution_id and l.fence = p.fence
+    for update of l
+),
+was as materialized (
+    select
+        p.execution_id, p.fence, p.generation, a.number,
+        coalesce(h.expires_at, a.ended_at) as lease_until,
+        a.ti_id = %(ti_id)s and a.try_number = %(try_number)s as same
+    from prior p
+    join aiflow.attempt a on a.execution_id = p.execution_id and a.fence = p.fence
+    left join held h on h.execution_id = p.execution_id
+),
+up as (
+    update aiflow.execution e set
+        fence = w.fence + 1,
+        generation = w.generation + %(new_generations)s,
+        state = 'running', finished_at = null, result = null, result_sha256 = null, seal = null,
+        heard_at = case when w.same then e.heard_at end
+    from was w
+    where e.execution_id = w.execution_id
+    returning
+        e.execution_id, e.fence, e.generation,
+        w.number + case when w.same then 0 else 1 end as number, w.fence as former, w.lease_until
+),
+le as (
+    insert into aiflow.lease (execution_id, fence, expires_at, progress_at)
+    select execution_id, fence, clock_timestamp() + make_interval(secs => %(ttl)s), clock_timestamp() from up
+    on conflict (execution_id) do update set
+        fence = excluded.fence, expires_at = excluded.expires_at, progress_at = excluded.progress_at,
+        step_name = null, wanted_by = null
+),
+ended as (
+    update aiflow.attempt a set
+        ended_at = least(coalesce(up.lease_until, clock_timestamp()), clock_timestamp()),
+        ending = case
+            when up.lease_until > clock_timestamp() then 'superseded' else 'lapsed'
+        end::aiflow.attempt_ending
+    from up
+    where a.execution_id = up.execution_id and a.fence = up.former and a.ended_at is null
+),
+atm as (
+    insert into aiflow.attempt (
+        execution_id, fence, number, ti_id, try_number, max_tries, retries, clear_number, run_after, sign, owner,
+        upstream_digest, prior_lease_until, system_identifier, timeline
+    )
+    select
+        up.execution_id, up.fence, up.number, %(ti_id)s, %(try_number)s, %(max_tries)s, %(retries)s, %(clear_number)s,
+        %(run_after)s, %(sign)s, %(owner)s, %(upstream_digest)s, up.lease_until, s.system_identifier, s.timeline
+    from up, aiflow.server_identity() s
+),
+mark as (
+    update aiflow.requeue r set
+        state = case when r.clear_number + 1 = %(clear_number)s then 'consumed' else 'void' end::aiflow.requeue_state
+    from up
+    where r.execution_id = up.execution_id and r.state in ('marked', 'cleared')
+)
+select execution_id, fence, generation, number, lease_until from up
