@@ -323,15 +323,19 @@ class EffectCall:
             self._seen, self._calling = found.intent_no, self._request
             return None
         value = None if found.result is None else session.payloads.load_done(found.result, name, self._as_type)
-        ours = found.execution == session.attempt.execution
-        by = "" if ours else f" by run {found.execution.run_id}"
-        session.journal.effect(
-            name,
-            shown_key(self._effect),
-            f"done before{by}: not sent again{verdict.note}",
-            warning=bool(verdict.note) or found.execution.run_id != session.attempt.execution.run_id,
-        )
+        by = self._done_elsewhere(found)
+        text = f"done before{by}: not sent again{verdict.note}"
+        session.journal.effect(name, shown_key(self._effect), text, warning=bool(verdict.note or by))
         return _Done(value)
+
+    def _done_elsewhere(self, found: EffectRecord) -> str:
+        """Say where it was done, if not by this generation: whoever started anew may expect that it happens again."""
+        ours = self._session.attempt.execution
+        if found.execution.run_id != ours.run_id:
+            return f" by run {found.execution.run_id}"
+        if found.execution != ours:
+            return f" by {found.execution}"
+        return f" in generation {found.generation}" if found.generation < self._session.taken.generation else ""
 
 
 def _pause(state: tenacity.RetryCallState) -> float:

@@ -8,6 +8,7 @@ requests can be compared over a choice of arguments without the classes that mad
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import Parameter
@@ -19,7 +20,7 @@ from airflow_aiflow.durable.effect_context import EffectContext as EffectContext
 from airflow_aiflow.durable.fingerprint import fingerprint
 from airflow_aiflow.durable.payload import decode, encode
 from airflow_aiflow.durable.trail import class_name
-from airflow_aiflow.exceptions import EffectOptionError, StepInputError
+from airflow_aiflow.exceptions import EffectOptionError, PayloadEncodeError, StepInputError
 from airflow_aiflow.runtime.interrupts import author
 from airflow_aiflow.runtime.payloads import argument_types
 
@@ -52,10 +53,23 @@ class Request:
         return self.takes_ctx
 
     def encoded(self) -> bytes:
-        """Give the bytes that the intent keeps."""
+        """
+        Give the bytes that the intent keeps.
+
+        :raises StepInputError: if an argument can't be kept, so that nobody could read it; nothing was sent.
+        """
         prints = {name: value.hex() for name, value in self.prints.items()}
         plain = {"function": class_name(self.fn), "args": list(self.args), "kwargs": self.kwargs}  # type: ignore[arg-type]
-        return encode(plain | {"prints": prints, "keyed": self.keyed}).data
+        try:
+            return encode(plain | {"prints": prints, "keyed": self.keyed}).data
+        except PayloadEncodeError as error:
+            named = dict(enumerate(argument_names(self.fn, self.takes_ctx, len(self.args))))
+            place = re.match(r"args\[(\d+)\]", error.path)
+            name = named[int(place[1])] if place else error.path
+            raise StepInputError(
+                f"argument '{name}' of {class_name(self.fn)}: {error}. An effect's request is kept for who must answer "  # type: ignore[arg-type]
+                f"a doubt; pass plain values. Nothing was sent"
+            ) from error
 
     def fingerprint(self, identity: Sequence[str] | Literal["key"] | None = None) -> bytes:
         """
@@ -263,7 +277,12 @@ def _with_defaults(
 
 
 def make_request(
-    name: str, fn: Callable[..., Any], args: tuple[Any, ...], *, secrets: Secrets | None = None
+    name: str,
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    *,
+    secrets: Secrets | None = None,
+    leads: bool = False,
 ) -> Request:
     """
     Make the canonical request of a call.
@@ -272,6 +291,7 @@ def make_request(
     :param fn: the author's function, or a ``partial`` of it.
     :param args: the author's arguments.
     :param secrets: how secret texts count in the fingerprints.
+    :param leads: whether the first parameter is ours whatever its name: a transaction's cursor.
     :raises EffectOptionError: if the function is a closure: a person must be able to read the request.
     :raises StepInputError: if an argument has no canonical form.
     :raises TypeError: if the arguments do not fit the function; nothing was sent.
@@ -285,7 +305,7 @@ def make_request(
             f"effect '{name}': its function captures {', '.join(map(repr, captured))}. A person must be able to read "
             f"the request: use a function of the module and pass what it needs by position"
         )
-    takes_ctx = takes_context(fn)
+    takes_ctx = leads or takes_context(fn)
     args, kwargs = _with_defaults(fn, takes_ctx, args, kwargs)
     prints: dict[str, bytes] = {}
     for argument, value in _bound(fn, takes_ctx, args, kwargs):
