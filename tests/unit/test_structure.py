@@ -41,6 +41,7 @@ ALLOWED: dict[str, set[str]] = {
     "config": DOMAIN | {"get_provider_info"},
     "hooks": WORK | {"config"},
     "links": {"config", "exceptions"},
+    "reconcile": DOMAIN | {"hooks", "storage"},
     "xcom": DOMAIN | {"hooks"},
     "triggers": TASKS,
     "decorators": TASKS | {"triggers"},
