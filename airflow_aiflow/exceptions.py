@@ -254,6 +254,14 @@ class ModelOutputError(ModelError):
 # --- embedded stack ---------------------------------------------------------------------------------------------------
 
 
+class RunNotFoundError(AiflowError):
+    """Say that a run, or a task of it, is not there; nothing was changed."""
+
+
+class ClearRefusedError(AiflowError):
+    """Say why a run is not cleared as it stands; nothing was changed."""
+
+
 class AirflowUnavailableError(AiflowError):
     """Say that Airflow's REST API gives no answer; a change that was asked for may have been carried out."""
 

@@ -37,8 +37,8 @@ def run_clear(options: argparse.Namespace) -> int:
     api = find_api(options)
     if api is None:
         raise AiflowConfigError(
-            f"where is Airflow? It clears the tasks, by its REST API: set {VARIABLE} to a connection of type http, such "
-            "as http://USER:PASSWORD@HOST:8080, or start the embedded stack by `aiflow up`"
+            f"where is Airflow? It clears the tasks, by its REST API: set {VARIABLE} to a connection of type http, "
+            "such as http://USER:PASSWORD@HOST:8080, or start the embedded stack by `aiflow up`"
         )
     with closing(api), open_runs(options) as runs:
         return _clear(options, api, runs)
@@ -127,8 +127,8 @@ def _refuse_waiting(views: list[ExecutionView]) -> None:
         question, view = waiting[0]
         more = f" (and {len(waiting) - 1} more)" if len(waiting) > 1 else ""
         raise ClearRefusedError(
-            f"{view.execution} waits for a person's answer to #{question.number}{more}: {question.subject}. Nothing was "
-            f"cleared. Answer it by `aiflow effects show {question.number}` and `aiflow effects resolve`, or clear it "
+            f"{view.execution} waits for a person's answer to #{question.number}{more}: {question.subject}. Nothing "
+            f"was cleared. Answer it first (`aiflow effects show {question.number}`), or clear it "
             "all the same by --force: the new attempt asks the same question again"
         )
 

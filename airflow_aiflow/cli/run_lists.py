@@ -81,7 +81,9 @@ def run_steps(options: argparse.Namespace) -> int:
 def _text(run: RunAddress, views: list[ExecutionView]) -> str:
     calls, cost = sum(view.calls for view in views), sum((view.cost for view in views), Decimal(0))
     head = f"{run}: {len(views)} executions, {sum(view.steps for view in views)} steps recorded, {calls} model calls"
-    rows = [("TASK", "STATE", "GENERATION", "ATTEMPT", "STEPS", "MODEL CALLS", "COST", "EFFECTS")]
+    rows: list[tuple[str, ...]] = [
+        ("TASK", "STATE", "GENERATION", "ATTEMPT", "STEPS", "MODEL CALLS", "COST", "EFFECTS")
+    ]
     for view in views:
         name = task_names([(view.execution.task_id, view.execution.map_index)])
         effects = ", ".join(f"{one.count} {one.name} {one.state.replace('_', ' ')}" for one in view.effects)

@@ -7,6 +7,7 @@ the last attempt stands. The runs are started together, for most of their time i
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
@@ -17,6 +18,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from airflow_aiflow.cli.__main__ import main
 from airflow_aiflow.cli.ledger_address import connection_fields
 from airflow_aiflow.durable.attempt import digest_upstream
 from airflow_aiflow.hooks.airflow_api import api_of
@@ -215,3 +217,34 @@ def test_the_rest_api_gives_the_same_evidence(runs: dict[str, Situation], airflo
             (run.run_id,),
         ).fetchall()
     assert digest == digest_upstream([("top", top["map_index"], top["duration"])])
+
+
+def test_the_command_line_previews_and_wishes(
+    runs: dict[str, Situation],
+    airflow_stack: Stack,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run = runs["failed"]
+    run.ended("success")
+    run.heard()
+    for name in ("AIRFLOW_CONN_AIFLOW_API", "AIRFLOW_CONN_AIFLOW_LEDGER"):
+        monkeypatch.setenv(name, airflow_stack.environment[name])
+
+    def aiflow(*words: str) -> Any:
+        assert main(["runs", *words, "--json"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    name = f"{run.dag_id}/{run.run_id}"
+    [task] = aiflow("clear", name, "--preview", "--resume")["tasks"]
+    assert (task["verdict"], task["effects_kept"]) == ("succeeded -> resume", {"mail": 1})
+    assert aiflow("clear", name, "--task", "work", "--resume")["cleared"] == [["work", -1]]
+    run.ended("success")
+    assert run.attempts()[-1] == (4, 1), "a success that was seen, and yet a wish to resume"
+    [shown] = aiflow("show", name)["executions"]
+    assert (shown["attempt"], shown["generation"], shown["steps"]) == (4, 1, 1)
+    run.heard()
+    aiflow("clear", name, "--fresh")
+    run.ended("success")
+    assert run.attempts()[-1] == (5, 2)
+    assert (run.count("step"), run.count("effect")) == (2, 1)

@@ -1,0 +1,93 @@
+"""What people read of a run: its executions and recorded steps as plain values. Nothing decides on these."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+
+from airflow_aiflow.durable.attempt import OnClear
+from airflow_aiflow.durable.execution import ExecutionState
+from airflow_aiflow.durable.identity import ExecutionId
+
+
+@dataclass(frozen=True, slots=True)
+class EffectCount:
+    """
+    Count an execution's effects of one name in one state.
+
+    :param state: a word of ``EffectState``.
+    :param open_numbers: of the intents that have no outcome.
+    """
+
+    name: str
+    state: str
+    count: int
+    open_numbers: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OpenQuestion:
+    """Name a question that an execution waits for."""
+
+    number: int
+    kind: str
+    subject: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionView:
+    """
+    Show an execution as it stands.
+
+    :param sign: of its last attempt: a word of ``Sign``.
+    :param on_clear: what the last attempt was told to do after a clear; ``None``: an older release did not say.
+    :param live: whether an attempt holds the lease.
+    :param steps: recorded in its generation; so are calls, tokens and cost.
+    :param unpriced: model calls whose price is unknown.
+    """
+
+    execution_pk: int
+    execution: ExecutionId
+    state: ExecutionState
+    generation: int
+    heard: bool
+    attempt: int
+    sign: str
+    on_clear: OnClear | None
+    started_at: datetime
+    finished_at: datetime | None
+    pause_reason: str | None
+    live: bool
+    steps: int = 0
+    calls: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cost: Decimal = Decimal(0)
+    unpriced: int = 0
+    effects: tuple[EffectCount, ...] = field(default=())
+    questions: tuple[OpenQuestion, ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class StepView:
+    """
+    Show a recorded step, without its result.
+
+    :param attempt: the running number of the attempt that recorded it.
+    :param size: bytes in the ledger's row; ``None``: it is an artifact.
+    """
+
+    task_id: str
+    map_index: int
+    kind: str
+    name: str
+    depth: int
+    attempt: int
+    ended_at: datetime
+    duration_ms: float
+    model: str | None
+    tokens_in: int | None
+    tokens_out: int | None
+    cost: Decimal | None
+    size: int | None
