@@ -150,7 +150,7 @@ def tell_task(
     :param options: of the command line.
     :param inbox: the ledger's.
     :param execution: whose answer has come.
-    :param parked_at: when the ledger last heard that it asks.
+    :param parked_at: when it asked.
     :param said: the word.
     :return: a sentence for people. Whatever fails here, the word stands.
     """

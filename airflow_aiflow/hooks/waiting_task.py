@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Literal
+from datetime import datetime, timedelta
+from typing import Any, Literal
 
 from airflow_aiflow.durable.identity import ExecutionId
 from airflow_aiflow.durable.inbox import DID_NOT_HAPPEN, HAPPENED, Inbox
@@ -25,6 +25,9 @@ from airflow_aiflow.hooks.airflow_form import NOT_FOUND, AirflowForm, numbers_in
 #: Seconds from the parking until the task may go on: a supervisor that misses its process's end by a hair notices it
 #: one ``[workers] min_heartbeat_interval`` later (5 s), and the scheduler some tenths after that; twice that is safe.
 SAFE_AFTER = 10.0
+
+#: Seconds from queueing to parking, about: a task that looks and parks again does nothing else.
+STARTING = 5.0
 
 #: Seconds to wait for a task that is about to park: it has asked, and its process is ending.
 PARKING = 20.0
@@ -61,14 +64,15 @@ def let_go(
     :param api: Airflow's.
     :param inbox: tells whether the form asks more than was answered.
     :param execution: whose answer has come.
-    :param parked_at: when the ledger last heard that it asks; ``None``: unknown.
+    :param parked_at: when it asked first; ``None``: unknown.
     :param option: what was said, for the record that Airflow keeps.
     :param clock: waits.
     :raises AirflowRefusedError: if the API refused.
     """
-    state = _state(api, execution, clock)
-    if state is None:
+    instance = _instance(api, execution, clock)
+    if instance is None:
         return _told("gone")
+    state = str(instance["state"])
     if state in ("running", "queued", "scheduled", "restarting"):
         return _told("by itself")
     if state in ("up_for_reschedule", "up_for_retry", "deferred"):
@@ -81,7 +85,7 @@ def let_go(
     still_open = sorted(number for number in form.numbers if _is_open(inbox, number))
     if still_open:
         return _told("asks more", open=", ".join(f"#{number}" for number in still_open))
-    _wait_until_safe(form, parked_at, clock)
+    _wait_until_safe([form.created_at, parked_at, _begun(instance)], clock)
     respond(api, execution, _nearest(form, option))
     return _told("told")
 
@@ -90,13 +94,13 @@ def _told(outcome: LetGo, **words: str) -> Told:
     return Told(outcome, SENTENCES[outcome].format(**words))
 
 
-def _state(api: AirflowApi, execution: ExecutionId, clock: Clock) -> str | None:
-    """Read the task's state; a process that has just asked is given time to park."""
-    found: list[str | None] = []
+def _instance(api: AirflowApi, execution: ExecutionId, clock: Clock) -> dict[str, Any] | None:
+    """Read the task instance; a process that has just asked is given time to park."""
+    found: list[dict[str, Any] | None] = []
 
     def parked() -> bool:
         found[:] = [_look(api, execution)]
-        return found[0] != "running"
+        return found[0] is None or found[0]["state"] != "running"
 
     if not parked():
         clock.wait(PARKING, until=_every(LOOK, parked, clock))
@@ -116,9 +120,10 @@ def _every(seconds: float, look: Callable[[], bool], clock: Clock) -> Callable[[
     return due
 
 
-def _look(api: AirflowApi, execution: ExecutionId) -> str | None:
+def _look(api: AirflowApi, execution: ExecutionId) -> dict[str, Any] | None:
     try:
-        return str(api.request("GET", task_path(execution))["state"])
+        found: dict[str, Any] = api.request("GET", task_path(execution))
+        return found
     except AirflowRefusedError as error:
         if error.status == NOT_FOUND:
             return None
@@ -135,10 +140,16 @@ def _is_open(inbox: Inbox, number: int) -> bool:
     return True
 
 
-def _wait_until_safe(form: AirflowForm, parked_at: datetime | None, clock: Clock) -> None:
-    # Both are other machines' clocks, a few seconds off at worst, and the wait is twice what is needed.
-    since = max(form.created_at, parked_at or form.created_at)
-    left = SAFE_AFTER - (clock.now() - since.astimezone(UTC)).total_seconds()
+def _begun(instance: dict[str, Any]) -> datetime | None:
+    """Say when the process that has parked may have done so: it began a little after it was queued."""
+    queued = instance.get("queued_when")
+    return None if queued is None else datetime.fromisoformat(queued) + timedelta(seconds=STARTING)
+
+
+def _wait_until_safe(parked: list[datetime | None], clock: Clock) -> None:
+    # These are other machines' clocks, a few seconds off at worst, and the wait is twice what is needed.
+    since = max(moment for moment in parked if moment is not None)
+    left = SAFE_AFTER - (clock.now() - since).total_seconds()
     if left > 0:
         clock.wait(min(left, SAFE_AFTER))
 

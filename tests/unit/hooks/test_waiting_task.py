@@ -12,7 +12,7 @@ from airflow_aiflow.durable.identity import ExecutionId
 from airflow_aiflow.durable.inbox import Answer, Question
 from airflow_aiflow.exceptions import AirflowRefusedError
 from airflow_aiflow.hooks.airflow_form import IN_INBOX, task_path
-from airflow_aiflow.hooks.waiting_task import SAFE_AFTER, Told, let_go
+from airflow_aiflow.hooks.waiting_task import SAFE_AFTER, STARTING, Told, let_go
 from airflow_aiflow.testing.clock import ManualClock
 
 TASK = ExecutionId("d", "r", "t")
@@ -28,6 +28,7 @@ class Api:
         self.states: Iterator[str | None] = iter(states)
         self.state: str | None = None
         self.created = clock.now() - dt.timedelta(seconds=age)
+        self.queued: str | None = None
         self.options = options
         self.patched: list[Any] = []
 
@@ -36,7 +37,7 @@ class Api:
             self.state = next(self.states, self.state)
             if self.state is None:
                 raise AirflowRefusedError(method, path, 404, "not found")
-            return {"state": self.state}
+            return {"state": self.state, "queued_when": self.queued}
         assert path == f"{task_path(TASK)}/hitlDetails"
         if method == "PATCH":
             self.patched.append(body)
@@ -95,6 +96,14 @@ def test_a_task_is_not_let_go_before_airflow_heard_of_its_parking(age: float, wa
     assert told(api, clock).outcome == "told"
     assert sum(clock.waits) == waits
     assert api.patched == [{"chosen_options": ["It happened (#7)"], "params_input": {IN_INBOX: True}}]
+
+
+def test_a_task_that_looked_and_parked_again_is_given_the_same_time() -> None:
+    clock = ManualClock()
+    api = Api(clock, "awaiting_input", age=3600)
+    api.queued = (clock.now() - dt.timedelta(seconds=STARTING + 4)).isoformat()
+    assert told(api, clock).outcome == "told"
+    assert sum(clock.waits) == SAFE_AFTER - 4
 
 
 def test_a_task_that_is_about_to_park_is_waited_for() -> None:
