@@ -85,7 +85,7 @@ def cancel(job_id: str) -> None:
 
 def train(**options: Any) -> Callable[[Flow], str]:
     def body(flow: Flow) -> str:
-        return flow.job("train", submit, "s3://data", **{"poll": poll, "result": fetch, "key": "k", **options})
+        model: str = flow.job("train", submit, "s3://data", **{"poll": poll, "result": fetch, "key": "k", **options})
 
     return body
 
@@ -197,7 +197,7 @@ def test_a_failed_job_names_the_providers_word_and_is_not_submitted_again(provid
     provider.states = [JobStatus("expired", message="no capacity")]
     task = DurableTask()
     for _ in range(2):
-        with pytest.raises(JobFailedError, match="job-1 ended as 'expired': no capacity.*effects release [0-9]+ "):
+        with pytest.raises(JobFailedError, match=r"job-1 ended as 'expired': no capacity.*effects release [0-9]+ "):
             task.run(train())
     assert provider.calls.count("create") == 1
 
