@@ -103,6 +103,11 @@ def describe(session: Session, found: EffectRecord, request: Request | None, *to
 
 
 def _end(session: Session, found: EffectRecord) -> str:
+    if found.lease == session.taken.lease and session.taken.failed_over:
+        return (
+            "the ledger's server became another one while an earlier attempt was at work, and may have lost its last "
+            "commits: whether that attempt made this call is not known"
+        )
     if found.lease == session.taken.lease:
         return "the call ended without an outcome that is known"
     return gone_how(found)

@@ -185,6 +185,8 @@ class EffectCall:
             intent = self._intend()
             if isinstance(intent, EffectRecord):
                 return intent
+            if session.taken.failed_over and intent.intent_no == 1:
+                return self._forgotten(intent)
             if not self._may_act(intent):
                 return _Raised(intent, None)
             try:
@@ -221,6 +223,13 @@ class EffectCall:
                 session.gate.supersede("a later attempt of this task took over")
             elif isinstance(answer, LeaseLapsed):
                 session.heartbeat.beat()
+
+    def _forgotten(self, intent: OpenIntent) -> EffectRecord:
+        """Put a call in doubt that an earlier attempt may have made: a replica that took over may lack its intent."""
+        self._doubts.mark(intent.intent_id)
+        found = self._session.recorder.effect(self._effect)
+        assert found is not None
+        return found
 
     def _may_act(self, intent: OpenIntent) -> bool:
         """Look once more before the call; an intent that is not followed by it is settled as not applied."""

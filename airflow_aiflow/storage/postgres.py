@@ -100,9 +100,9 @@ class PostgresLedger:
             rows = self._ask(statement("take_over"), params)
         if not rows:
             return None
-        execution_pk, fence, generation, number, until, siblings = rows[0]
+        execution_pk, fence, generation, number, until, siblings, failed_over = rows[0]
         until = None if until is None else utc(until)
-        return Taken(Lease(execution_pk, fence), generation, sign, number, until, siblings)
+        return Taken(Lease(execution_pk, fence), generation, sign, number, until, siblings, failed_over)
 
     def want(self, execution_pk: int, fence: int, newcomer: UUID) -> bool:
         """Ask the live owner for the lease."""

@@ -35,5 +35,6 @@ select
                 and x.execution_id <> up.execution_id and l.execution_id is null
                 and exists (select from aiflow.step s where s.execution_id = a.execution_id and s.fence = a.fence)
         )
-    ) as siblings
+    ) as siblings,
+    false as failed_over
 from up

@@ -1,6 +1,7 @@
 -- One statement: raise the fence where it is the one on which the sign was computed (so that no older attempt gets in
 -- between), set the lease, end the former attempt, write the new one, consume or void a requeue mark, see whether other
--- map indexes have recorded steps before this clear. The execution's row is locked before the lease's, as everywhere.
+-- map indexes have recorded steps before this clear, and whether an attempt was at work when the server became another
+-- one. The execution's row is locked before the lease's, as everywhere.
 with prior as materialized (
     select execution_id, fence, generation from aiflow.execution
     where identity = %(identity)s and fence = %(seen)s
@@ -80,5 +81,11 @@ select
                 and x.execution_id <> up.execution_id and l.execution_id is null
                 and exists (select from aiflow.step s where s.execution_id = a.execution_id and s.fence = a.fence)
         )
-    ) as siblings
+    ) as siblings,
+    exists (
+        select from aiflow.attempt a, aiflow.server_identity() s
+        where a.execution_id = up.execution_id and a.fence <= up.former
+            and (a.system_identifier <> s.system_identifier or a.timeline <> s.timeline)
+            and (a.ended_at is null or a.ending in ('lapsed', 'superseded'))
+    ) as failed_over
 from up
