@@ -85,7 +85,9 @@ def cancel(job_id: str) -> None:
 
 def train(**options: Any) -> Callable[[Flow], str]:
     def body(flow: Flow) -> str:
-        model: str = flow.job("train", submit, "s3://data", **{"poll": poll, "result": fetch, "key": "k", **options})
+        given = {"poll": poll, "result": fetch, "key": "k", **options}
+        model: str = flow.job("train", submit, "s3://data", **given)
+        return model
 
     return body
 
