@@ -257,6 +257,8 @@ class Doubts:
         found, recorded, request = case.found, case.recorded, case.request
         self.retried |= decision == "retry"
         if found.execution == self._session.attempt.execution or recorded.same(request, self._options.identity):
+            if decision != "happened" and not recorded.same(request, None):
+                self._tell_recorded(case)
             return recorded.as_request(request)
         if decision != "retry":
             return None
@@ -264,6 +266,14 @@ class Doubts:
         raise EffectConflictError(
             f"effect '{self._name}' key {shown_key(found.effect)} (#{found.number}) is in doubt since "
             f"{found.intended_at:%Y-%m-%d %H:%M} with another request: {difference}. Nothing was sent"
+        )
+
+    def _tell_recorded(self, case: _Case) -> None:
+        difference = case.recorded.difference(case.request, self._session.services.host.redact)
+        self._session.services.host.log(
+            f"aiflow: effect '{self._name}' key {shown_key(case.found.effect)} was in doubt and is called with the "
+            f"recorded request, which is not today's: {difference}",
+            warning=True,
         )
 
     def _ask(self, case: _Case, told: str) -> Request | None:

@@ -150,6 +150,10 @@ def test_it_did_not_happen_is_called_with_the_recorded_arguments_and_key() -> No
     task.answer("It did not happen")
     assert task.run(lambda f: f.effect("pay", pay, "new", key="k")) == Receipt("R2")
     assert SENT == [("old", 5), ("old", 5)]
+    assert any(
+        "called with the recorded request, which is not today's: number 'old' -> 'new'" in line
+        for line in task.host.warnings
+    )
     assert len(set(KEYS)) == 1
 
 
