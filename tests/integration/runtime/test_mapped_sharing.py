@@ -18,7 +18,7 @@ from airflow_aiflow.runtime.flow import Flow
 from airflow_aiflow.storage.migrate import upgrade
 from airflow_aiflow.storage.postgres import PostgresLedger
 from airflow_aiflow.testing import DurableTask, ScriptedModels
-from tests.counting_ledger import counting_ledger
+from bench.counting import counting_ledger
 
 CALLS: list[str] = []
 SENT: list[str] = []
