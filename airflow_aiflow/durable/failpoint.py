@@ -3,7 +3,7 @@ Named crash sites for tests.
 
 ``AIFLOW_FAILPOINT="after_intent@mail:2"`` kills the process with SIGKILL when the failpoint ``after_intent`` is passed
 for the second time with the label ``mail``; without ``@label`` any label counts, without ``:n`` the first time. With
-``=stop`` at the end the process is stopped there (SIGSTOP) and may be let go on. Off unless the variable is set when the
+``=stop`` at the end it is stopped there (SIGSTOP) and may be let go on. Off unless the variable is set when the
 process starts, or a forked child arms itself; a pass then costs one comparison.
 """
 
@@ -31,6 +31,10 @@ NAMES: Final = frozenset(
         "before_reconcile",
         "after_reconcile",
         "after_decide",
+        "before_dedup",
+        "after_dedup_row",
+        "before_commit",
+        "after_commit",
     }
 )
 

@@ -39,12 +39,21 @@ class Heartbeat:
         self._host = host
         self._clock = clock
         self._patience = patience
+        self._ending = False
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="aiflow-heartbeat", daemon=True)
 
     def start(self) -> None:
         """Start beating; the take-over itself was the first beat."""
         self._thread.start()
+
+    def ending(self) -> None:
+        """
+        Take a lost lease for the attempt's own doing from here on: it is about to give it back.
+
+        Else a beat between that and ``stop`` would end the process of an attempt that has ended well.
+        """
+        self._ending = True
 
     def stop(self) -> None:
         """Beat no more."""
@@ -63,6 +72,8 @@ class Heartbeat:
         except Exception:  # whatever it is, the thread must outlive it
             # The next beat tries again; that the lease may lapse meanwhile is checked by every start, in the ledger.
             return True
+        if self._ending:
+            return beat.held
         if not beat.held:
             self._gate.supersede("a later attempt of this task took over")
         elif beat.wanted:
@@ -84,7 +95,7 @@ class Heartbeat:
                 return
             if held and self._clock.monotonic() - last >= self._rules.interval:
                 held, last = self.beat(), self._clock.monotonic()
-        if self._stop.is_set():
+        if self._stop.is_set() or self._ending:
             return
         if held and self._gate.quiet:
             self._let_go()

@@ -46,6 +46,12 @@ def seen(what: str, line: str) -> None:
         file.write(line + "\n")
 
 
+def outside_lines(what: str) -> list[str]:
+    """Read what the outside saw."""
+    path = OUTSIDE / what
+    return path.read_text().splitlines() if path.exists() else []
+
+
 def hold_until_released(name: str) -> None:
     """Say that this place is reached and stay until the parent lets go, by a named pipe."""
     pipe = OUTSIDE / f"{name}.pipe"
