@@ -188,7 +188,11 @@ class Inbox(Protocol):
         limit: int = 200,
         after: int = 0,
     ) -> list[EffectRecord]:
-        """List effects, the newest last, by the number of the intent that counts."""
+        """
+        List effects, the newest last, by the number of the intent that counts.
+
+        :param dag_id: of the execution that wrote the effect's current intent, as ``run_id``.
+        """
 
     def effect_numbered(self, number: int) -> EffectRecord | None:
         """Read the effect that has an intent of this number; ``None``: there is none."""

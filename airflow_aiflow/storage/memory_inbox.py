@@ -62,13 +62,16 @@ class MemoryInbox:
     ) -> list[EffectRecord]:
         """List effects, the newest last."""
         with self._ledger.statement() as tables:
-            found = [memory_effects.read(tables, row) for row in tables.effects.values()]
+            found = [
+                (memory_effects.read(tables, row), tables.by_pk[row.execution_pk].execution)
+                for row in tables.effects.values()
+            ]
         wanted = [
             record
-            for record in found
+            for record, execution in found
             if record.number > after
-            and dag_id in (None, record.execution.dag_id)
-            and run_id in (None, record.execution.run_id)
+            and dag_id in (None, execution.dag_id)
+            and run_id in (None, execution.run_id)
             and name in (None, record.effect.name)
             and key in (None, record.effect.key)
         ]

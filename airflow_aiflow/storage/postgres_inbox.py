@@ -77,7 +77,8 @@ class PostgresInbox:
     ) -> list[EffectRecord]:
         """List effects, the newest last."""
         params = {"dag_id": dag_id, "run_id": run_id, "name": name, "key": key, "limit": limit, "after": after}
-        return [effect_record(row[0]) for row in self._ask(statement("effects"), params)]
+        by = "effects_by_key" if key is not None else "effects_of_dag" if dag_id is not None else "effects"
+        return [effect_record(row[0]) for row in self._ask(statement(by), params)]
 
     def effect_numbered(self, number: int) -> EffectRecord | None:
         """Read the effect that has an intent of this number."""

@@ -1,1 +1,2 @@
-select to_jsonb(n) from aiflow.intent i join aiflow.effect_now n on n.effect_id = i.effect_id where i.number = %(number)s
+select to_jsonb(n) from aiflow.effect_now n
+where n.effect_id = (select i.effect_id from aiflow.intent i where i.number = %(number)s)

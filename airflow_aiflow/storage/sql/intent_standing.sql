@@ -6,7 +6,7 @@ select
 from (values (%(number)s::bigint)) asked (number)
 left join aiflow.question q on q.number = asked.number
 left join aiflow.intent i on i.number = asked.number or i.intent_id = q.intent_id
-left join aiflow.effect_now n on n.effect_id = i.effect_id
+left join lateral (select v.* from aiflow.effect_now v where v.effect_id = i.effect_id offset 0) n on true
 left join aiflow.intent current on current.effect_id = i.effect_id and current.no = n.intent_no
 left join aiflow.word w on w.number = i.number and w.kind = 'released'
 where i.number is not null or q.number is not null

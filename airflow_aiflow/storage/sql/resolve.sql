@@ -9,11 +9,12 @@ i as (
     update aiflow.intent n set
         decision = %(decision)s::text::aiflow.intent_decision, decided_by = %(by)s, decided_at = clock_timestamp(),
         given = %(given)s, given_sha256 = %(given_sha256)s, given_seal = %(given_seal)s
-    from target t, aiflow.effect o, aiflow.effect_now v
+    from target t, aiflow.effect o
     where n.intent_id = t.intent_id and n.decision is null and n.outcome is null
         and o.effect_id = n.effect_id and o.intent_no = n.no
-        and v.effect_id = n.effect_id and v.intent_id = n.intent_id
-        and (o.state = 'in_doubt' or (o.state = 'intended' and v.gone_in <= 0))
+        and (o.state = 'in_doubt' or (
+            o.state = 'intended' and (select v.gone_in from aiflow.effect_now v where v.effect_id = o.effect_id) <= 0
+        ))
     returning n.effect_id, n.no, n.number
 ),
 e as (

@@ -12,7 +12,11 @@ join aiflow.execution x
     and x.dag_id = me.dag_id and x.run_id = me.run_id and x.task_id = me.task_id
     and x.execution_id <> me.execution_id
 cross join generate_series(1, x.generation) g (generation)
-join aiflow.step s on s.execution_id = x.execution_id and s.generation = g.generation and s.step_key = %(step_key)s
+cross join lateral (                           -- `offset 0`: by the key, whatever the statistics say
+    select t.* from aiflow.step t
+    where t.execution_id = x.execution_id and t.generation = g.generation and t.step_key = %(step_key)s
+    offset 0
+) s
 join aiflow.attempt a on a.execution_id = s.execution_id and a.fence = s.fence
 left join aiflow.lease l on l.execution_id = s.execution_id and l.fence = s.fence and l.expires_at > clock_timestamp()
 where me.execution_id = %(execution_id)s and a.clear_number < mine.clear_number and l.execution_id is null

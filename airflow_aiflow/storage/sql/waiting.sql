@@ -1,5 +1,8 @@
 -- What waits for a person, by number. A doubt is found by its partial index; an intent that nobody put in doubt through
--- the executions that lost their attempt: their lease has lapsed, or they stopped and hold none.
+-- the executions that lost their attempt: their lease has lapsed, or they stopped and hold none. The view is asked from
+-- the side (`lateral ... offset 0`): it reads the clock, and so is never merged into a query.
+--
+-- Not covered: of an execution that lost its attempt all effects are read, and one that succeeded is taken at its word.
 with dead as materialized (
     select l.execution_id from aiflow.lease l where l.expires_at < statement_timestamp()
     union all
@@ -9,12 +12,15 @@ with dead as materialized (
 unsettled as materialized (
     select e.effect_id from aiflow.effect e where e.doubted
     union all
-    select e.effect_id from dead d join aiflow.effect e on e.execution_id = d.execution_id and e.state = 'intended'
+    select e.effect_id from dead d
+    cross join lateral (
+        select o.effect_id from aiflow.effect o where o.execution_id = d.execution_id and o.state = 'intended' offset 0
+    ) e
 ),
 doubt as (
     select n.intent_number as number, n.intended_at as since, to_jsonb(n) as effect, to_jsonb(asked) as question
     from unsettled u
-    join aiflow.effect_now n on n.effect_id = u.effect_id
+    cross join lateral (select v.* from aiflow.effect_now v where v.effect_id = u.effect_id offset 0) n
     left join lateral (
         select q.* from aiflow.question_now q
         where q.intent_id = n.intent_id and q.kind = 'doubt' and q.answer is null
