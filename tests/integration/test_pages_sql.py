@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from airflow_aiflow.exceptions import EffectInDoubtError, EffectNotAppliedError
+from airflow_aiflow.exceptions import EffectInDoubtError
 from airflow_aiflow.local.postgres import PostgresServer
 from airflow_aiflow.runtime.clock import SystemClock
 from airflow_aiflow.runtime.flow import Flow
@@ -21,7 +21,6 @@ from airflow_aiflow.testing import DurableTask
 from tests.pages import DOCS, README, all_blocks, blocks_of
 
 QUERIES = [*blocks_of(DOCS / "operations" / "queries.md"), *blocks_of(DOCS / "operations" / "backup.md")]
-ANSWERS = [block for block in blocks_of(DOCS / "how-to" / "effects-and-keys.md") if block.language == "sql"]
 INSTALLS = [README, DOCS / "how-to" / "install.md"]
 
 sent: list[str] = []
@@ -64,7 +63,7 @@ def charge(flow: Flow) -> str | None:
     flow.step("count", len, "abc")
     flow.llm("ask", "What?")
     answer: str | None = flow.effect(
-        "charge", lost if flow.attempt == 1 else send, "1 EUR", key="order/1", identity="key"
+        "charge", lost if flow.attempt == 1 else send, "1 EUR", key="order/1", identity="key", on_in_doubt="hold"
     )
     return answer
 
@@ -77,9 +76,8 @@ def in_doubt(task: DurableTask) -> int:
 
 
 def test_every_sql_block_is_tested() -> None:
-    tested = {*QUERIES, *ANSWERS, *(block for page in INSTALLS for block in blocks_of(page))}
+    tested = {*QUERIES, *(block for page in INSTALLS for block in blocks_of(page))}
     assert not [block.label for block in all_blocks("sql") if block not in tested]
-    assert len(ANSWERS) == 2
 
 
 @pytest.mark.parametrize("block", [pytest.param(one, id=one.label) for one in QUERIES if one.language == "sql"])
@@ -91,7 +89,7 @@ def test_a_query_runs(ledger_dsn: str, task: DurableTask, block: Any) -> None:
     heading = block.path.read_text().splitlines()[: block.line]
     title = [line for line in heading if line.startswith("## ")][-1]
     if "wait for a person" in title:
-        assert [(row["effect_id"], row["key"], row["state"]) for row in rows] == [(number, "order/1", "in_doubt")]
+        assert [(row["id"], row["key"], row["state"]) for row in rows] == [(number, "order/1", "in_doubt")]
     elif "cost" in title:
         assert [(row["dag_id"], row["model"], row["calls"], row["tokens_in"]) for row in rows] == [
             ("billing", "scripted", 1, 1)
@@ -107,40 +105,6 @@ def test_a_query_runs(ledger_dsn: str, task: DurableTask, block: Any) -> None:
         assert rows[1]["data"].startswith("{")
     else:
         assert rows
-
-
-@pytest.mark.parametrize(("answer", "result", "calls"), [(0, None, 1), (1, "sent 1 EUR", 2)])
-def test_a_doubt_is_answered(ledger_dsn: str, task: DurableTask, answer: int, result: str | None, calls: int) -> None:
-    number = in_doubt(task)
-    # Without an answer the next try sends nothing.
-    with pytest.raises(EffectInDoubtError):
-        task.run(charge)
-    assert len(sent) == 1
-    [row] = ask(ledger_dsn, ANSWERS[answer].text, number=number, who="ann")
-    assert (row["name"], row["key"]) == ("charge", "order/1")
-    # The second answer, whichever, changes nothing.
-    for block in ANSWERS:
-        assert ask(ledger_dsn, block.text, number=number, who="bob") == []
-    task.cleared()
-    assert task.run(charge) == result
-    assert len(sent) == calls
-    [who] = ask(ledger_dsn, "select decided_by from aiflow.intent where decision is not null")
-    assert who["decided_by"] == "ann"
-
-
-def test_an_answer_to_what_is_not_in_doubt_changes_nothing(ledger_dsn: str, task: DurableTask) -> None:
-    def refused(text: str) -> str:
-        raise EffectNotAppliedError
-
-    task.run(lambda flow: flow.effect("mail", send, "x", key="a"))
-    with pytest.raises(EffectNotAppliedError):
-        task.run(lambda flow: flow.effect("mail", refused, "x", key="b", retries=0))
-    before = ask(ledger_dsn, "select * from aiflow.effect order by effect_id")
-    assert [row["state"] for row in before] == ["succeeded", "failed"]
-    for row in before:
-        for block in ANSWERS:
-            assert ask(ledger_dsn, block.text, number=row["effect_id"], who="ann") == []
-    assert ask(ledger_dsn, "select * from aiflow.effect order by effect_id") == before
 
 
 @pytest.mark.parametrize("page", INSTALLS, ids=lambda page: page.name)
