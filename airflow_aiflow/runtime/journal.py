@@ -151,7 +151,7 @@ class Journal:
         self._host.log(
             f"aiflow: done: {self.replayed} replayed, {self.ran} ran, {counted(self.effects, 'effect')}; "
             f"paid {money(self.paid.cost)} for {counted(self.paid.calls, 'model call')}, "
-            f"saved {money(self.saved.cost)} of {self.saved.calls}"
+            f"saved {money(self.saved.cost)} of {counted(self.saved.calls, 'model call')}"
         )
 
     def _place(self) -> str:

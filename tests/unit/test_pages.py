@@ -7,6 +7,7 @@ import importlib
 import inspect
 import logging
 import re
+import shlex
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -180,7 +181,7 @@ def commands() -> Iterator[Any]:
 
 @pytest.mark.parametrize("words", list(commands()))
 def test_a_command_exists(words: str) -> None:
-    build_parser().parse_args([word.strip('"') for word in words.split()])
+    build_parser().parse_args(shlex.split(words))
 
 
 # --- links and words --------------------------------------------------------------------------------------------------
@@ -273,14 +274,14 @@ def mail(to: str) -> str:
 def review(flow: Flow) -> None:
     flow.step("split", len, "abc")
     flow.llm("page", "first page")
+    flow.llm("page", "second page" if flow.attempt == 1 else "second page, edited")
     if flow.attempt == 1:
         flow.effect("mail", mail, "legal@example.com", key="contract/a.pdf")
-    else:
-        flow.llm("page", "another page")
 
 
 def shape(line: str) -> str:
-    """Return a line with its figures and widths taken out."""
+    """Return a line with its figures, their plurals and widths taken out."""
+    line = re.sub(r"\b(steps?|model calls?|effects?)\b", lambda found: found[0].rstrip("s"), line)
     return re.sub(r" +", " ", re.sub(r"\d+(?:[.,:]\d+)*", "9", line)).replace("[ 9", "[9")
 
 
