@@ -56,8 +56,8 @@ class DurableDecoratedOperator(AsksPersons, DecoratedOperator, PythonOperator):
         recovery is built.
     :param budget: not built yet.
     :param labels: not built yet.
-    :param share_mapped: whether a mapped task may take over what its siblings recorded; checked, and without effect
-        yet: none does.
+    :param share_mapped: whether a mapped task may take over what its siblings recorded before a clear: a list that
+        shifted above it then costs nothing.
     """
 
     template_fields = ("templates_dict", "op_args", "op_kwargs")
@@ -114,7 +114,8 @@ class DurableDecoratedOperator(AsksPersons, DecoratedOperator, PythonOperator):
 
         self.op_args = [plain_argument(one) for one in self.op_args]
         self.op_kwargs = {name: plain_argument(one) for name, one in self.op_kwargs.items()}
-        self._work = work_from_context(context, on_clear=self.durable_options.on_clear)
+        options = self.durable_options
+        self._work = work_from_context(context, on_clear=options.on_clear, share_mapped=options.share_mapped)
         value = super().execute(context)
         return for_xcom(value, self._work, multiple_outputs=self.multiple_outputs)
 

@@ -95,12 +95,13 @@ class Work:
         return airflow_signals(self.host, reschedule_delay=self.services.settings.reschedule_delay, show=show)
 
 
-def work_from_context(context: Context, *, on_clear: OnClear | None = None) -> Work:
+def work_from_context(context: Context, *, on_clear: OnClear | None = None, share_mapped: bool = True) -> Work:
     """
     Prepare the attempt that this process makes.
 
     :param context: Airflow's, of the running task.
     :param on_clear: the task's word; ``None``: the deployment's.
+    :param share_mapped: whether a mapped task may take over what its siblings recorded before a clear.
     :raises AiflowConfigError: if a connection or an option is missing or wrong.
     """
     if is_supervised():
@@ -108,7 +109,7 @@ def work_from_context(context: Context, *, on_clear: OnClear | None = None) -> W
         die_with_parent()
     hook, host = AiflowHook(), AirflowHost()
     services = hook.services(host)
-    attempt = attempt_from_context(context, on_clear=on_clear or services.settings.on_clear)
+    attempt = attempt_from_context(context, on_clear=on_clear or services.settings.on_clear, share_mapped=share_mapped)
     door = door_of(context, attempt.execution, host, reschedule_delay=services.settings.reschedule_delay)
     return Work(attempt, services, host, door=door)
 
