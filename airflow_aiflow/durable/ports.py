@@ -273,6 +273,15 @@ class Host(Protocol):
     def log(self, line: str, *, warning: bool = False) -> None:
         """Write one line of the task log."""
 
+    def database(self, conn_id: str) -> str:
+        """
+        Give the address of a PostgreSQL database that an effect is to change.
+
+        :param conn_id: a connection of type ``postgres``.
+        :return: what libpq takes, the password in it.
+        :raises AiflowConfigError: if there is none, or it is of another type.
+        """
+
     def is_secret(self, text: str) -> bool:
         """Say whether a text is, or holds, a secret that the host's masker knows."""
 

@@ -46,6 +46,14 @@ class AirflowHost:
         """Write one line of the task log."""
         self._log.log(logging.WARNING if warning else logging.INFO, "%s", line)
 
+    def database(self, conn_id: str) -> str:
+        """Give the address behind one of Airflow's connections of type ``postgres``."""
+        from airflow_aiflow.hooks.aiflow import existing_connection
+        from airflow_aiflow.hooks.conninfo import ledger_conninfo
+
+        example = "postgres://USER:PASSWORD@HOST:5432/DATABASE"
+        return ledger_conninfo(existing_connection(conn_id, "the target of a transaction", example))
+
     def is_secret(self, text: str) -> bool:
         """Say whether a text is, or holds, a secret that Airflow's masker knows."""
         return self.redact(text) != text

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_aiflow.durable.artifact import bind_store
 from airflow_aiflow.durable.attempt import Attempt
@@ -39,6 +39,9 @@ from airflow_aiflow.runtime.shutdown import Shutdown
 from airflow_aiflow.runtime.spool import Spool
 from airflow_aiflow.runtime.takeover import take_over
 from airflow_aiflow.storage.payload_cipher import PayloadCipher
+
+if TYPE_CHECKING:
+    from airflow_aiflow.storage.target import Targets
 
 R = TypeVar("R")
 
@@ -132,6 +135,11 @@ def _attempt(
             run.close()
 
 
+def _first(group: BaseExceptionGroup[FlowSignal]) -> FlowSignal:
+    error = group.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error
+
+
 class _Run:
     """Put an attempt together and bring it to its end, on the main thread with signals held outside author's code."""
 
@@ -141,6 +149,7 @@ class _Run:
         Patience(clock, settings.ledger_patience).over(ledger.check)
         taken = take_over(attempt, ledger, settings, clock, ttl=lease.ttl)
         self._lease = taken.lease
+        self._targets: list[Targets] = []
         self._gate = Gate(clock)
         self._alarms = AlarmClock()
         self._interrupts = Interrupts(self._alarms)
@@ -195,6 +204,7 @@ class _Run:
             effects_in_hand=OneAtATime(),
             spool=spool,
             step_timeout=step_timeout,
+            targets=self._targets,
         )
         return session, before
 
@@ -244,6 +254,7 @@ class _Run:
             failpoint("before_finish")
             session.recorder.flush()
             result = self._result(value)
+            self._heartbeat.ending()
             ours = self._patience.over(
                 lambda: session.services.ledger.finish(self._lease, ExecutionState.SUCCEEDED, result=result)
             )
@@ -271,6 +282,9 @@ class _Run:
         """
         if isinstance(error, FlowSignal):
             return error
+        if isinstance(error, BaseExceptionGroup) and (signals := error.subgroup(FlowSignal)) is not None:
+            # A task group of the author's wraps what its tasks raised.
+            return self._gate.signal or _first(signals)
         return None if self._services.host.ending(error) is None else self._gate.signal
 
     def left_by(self, signal: FlowSignal) -> None:
@@ -295,6 +309,7 @@ class _Run:
     def _ended(self, state: ExecutionState, reason: str | None = None) -> None:
         try:
             self._session.recorder.flush()
+            self._heartbeat.ending()
             self._patience.over(lambda: self._services.ledger.finish(self._lease, state, result=None, reason=reason))
         except Exception as error:  # what the body raised must not be hidden by it
             self._services.host.log(f"the end of this attempt could not be recorded: {error}", warning=True)
@@ -305,6 +320,7 @@ class _Run:
 
         :param how: the end, for the log.
         """
+        self._heartbeat.ending()
         try:
             self._services.ledger.let_go(self._lease)
         except Exception as error:
@@ -316,3 +332,5 @@ class _Run:
         self._heartbeat.stop()
         self._alarms.close()
         self._interrupts.close()
+        for targets in self._targets:
+            targets.close()

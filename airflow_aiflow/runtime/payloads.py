@@ -191,6 +191,14 @@ class Payloads:
         failpoint("after_artifact_put", name)
         return Stored(sha256=sha256)
 
+    def keep_inline(self, data: bytes) -> bytes:
+        """
+        Give encoded bytes as a row of any size keeps them: encrypted where keys are configured.
+
+        :param data: the encoded bytes.
+        """
+        return self._cipher.lock(data)
+
     def raw(self, stored: Stored, name: str) -> bytes:
         """
         Read encoded bytes back.

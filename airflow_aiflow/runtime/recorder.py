@@ -28,6 +28,9 @@ from airflow_aiflow.storage.payload_cipher import PayloadCipher
 
 R = TypeVar("R")
 
+#: Records that wait for a commit of somebody else's: a killed attempt asks the target again for these.
+MOST_QUEUED = 32
+
 
 class _Ticket:
     """Be what one unit wants to have committed."""
@@ -105,6 +108,20 @@ class Recorder:
         ticket = _Ticket((record,), (self._event("step", event),))
         self._commit(ticket)
         return ticket.prior[0]
+
+    def later(self, record: StepRecord, kind: str, event: dict[str, Any]) -> None:
+        """
+        Queue a step that is known elsewhere too, with its event; it is committed with whatever is committed next.
+
+        :param record: the result.
+        :param kind: of the event.
+        :param event: its data.
+        """
+        with self._queue_lock:
+            self._queue.append(_Ticket((record,), (self._event(kind, event),)))
+            many = len(self._queue) >= MOST_QUEUED
+        if many:
+            self.flush()
 
     def _event(self, kind: str, data: dict[str, Any]) -> EventRecord:
         return EventRecord(kind, self._cipher.lock(encode(data).data))

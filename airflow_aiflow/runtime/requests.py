@@ -82,11 +82,11 @@ class Request:
     def _chosen(self, identity: Sequence[str] | Literal["key"]) -> list[tuple[str, bytes | None]]:
         return [] if identity == "key" else sorted((name, self.prints.get(name)) for name in identity)
 
-    def call(self, ctx: EffectContext) -> Any:
+    def call(self, ctx: Any) -> Any:
         """
         Call the function.
 
-        :param ctx: given where the function takes one.
+        :param ctx: given where the function takes one: an ``EffectContext``, or a transaction's cursor.
         """
         return author(self.fn, *((ctx,) if self.takes_ctx else ()), *self.args, **self.kwargs)
 

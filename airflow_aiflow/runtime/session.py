@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from airflow_aiflow.durable.attempt import Attempt
 from airflow_aiflow.durable.canonical import Secrets
@@ -23,6 +23,9 @@ from airflow_aiflow.runtime.payloads import Payloads
 from airflow_aiflow.runtime.recorder import Recorder
 from airflow_aiflow.runtime.replay import Replay
 from airflow_aiflow.runtime.spool import Spool
+
+if TYPE_CHECKING:
+    from airflow_aiflow.storage.target import Targets
 
 #: Keys the hash of a secret where no seal_key is configured: then it only keeps the secret out of sight.
 SECRETS_KEY = b"aiflow-secret"
@@ -67,6 +70,8 @@ class Session:
     effects_in_hand: OneAtATime
     spool: Spool | None = None
     step_timeout: float | None = None
+    #: Connections to what ``transaction`` changes; made at the first one.
+    targets: list[Targets] = field(default_factory=list)
 
     @property
     def secrets(self) -> Secrets:

@@ -48,7 +48,7 @@ def build_conninfo(
     from psycopg.conninfo import make_conninfo
 
     if conn_type != "postgres":
-        raise AiflowConfigError(f"{where} is of type '{conn_type}'; the ledger needs one of type 'postgres'")
+        raise AiflowConfigError(f"{where} is of type '{conn_type}'; one of type 'postgres' is needed here")
     if not isinstance(extra, Mapping):
         raise AiflowConfigError(f"{where}: extra must be a JSON object")
     parts = {name: value for name, value in extra.items() if name not in NOT_LIBPQ and value not in (None, "")}

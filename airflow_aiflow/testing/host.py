@@ -6,6 +6,7 @@ import threading
 from collections.abc import Collection
 
 from airflow_aiflow.durable.execution import ExecutionState
+from airflow_aiflow.exceptions import AiflowConfigError
 
 MASK = "***"
 
@@ -26,6 +27,14 @@ class TestingHost:
         #: Set when the watchdog wants the process to end.
         self.ended = threading.Event()
         self.end_reason = ""
+        #: connection id -> address, of the databases that ``flow.transaction`` may change.
+        self.databases: dict[str, str] = {}
+
+    def database(self, conn_id: str) -> str:
+        """Give the address that a test wrote down."""
+        if conn_id not in self.databases:
+            raise AiflowConfigError(f"the test's host has no database '{conn_id}': give databases={{'{conn_id}': ...}}")
+        return self.databases[conn_id]
 
     def log(self, line: str, *, warning: bool = False) -> None:
         """Collect a line."""

@@ -7,7 +7,7 @@ import itertools
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -55,6 +55,7 @@ class DurableTask:
     :param settings: the deployment's.
     :param secrets: texts that Airflow's masker would know.
     :param retries: of the task.
+    :param databases: connection id -> address, of the databases that ``flow.transaction`` may change.
     """
 
     def __init__(
@@ -73,12 +74,14 @@ class DurableTask:
         retries: int = 3,
         on_clear: OnClear = "auto",
         share_mapped: bool = True,
+        databases: Mapping[str, str] | None = None,
     ) -> None:
         self.clock: Clock = clock or ManualClock()
         self.ledger: Ledger = ledger or MemoryLedger(self.clock)
         self.store: ArtifactStore = store or MemoryArtifactStore()
         self.models: ModelCaller = models or ScriptedModels()
         self.host = TestingHost(secrets)
+        self.host.databases.update(databases or {})
         self.settings = settings or FlowSettings()
         self.execution = ExecutionId(dag_id, run_id, task_id, map_index)
         self._on_clear: OnClear = on_clear

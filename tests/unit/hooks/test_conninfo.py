@@ -52,5 +52,5 @@ def test_a_word_that_libpq_does_not_know_is_named_without_the_password() -> None
 
 
 def test_another_type_is_refused() -> None:
-    with pytest.raises(AiflowConfigError, match="is of type 'mysql'; the ledger needs one of type 'postgres'"):
+    with pytest.raises(AiflowConfigError, match="is of type 'mysql'; one of type 'postgres' is needed here"):
         ledger_conninfo(connection(conn_type="mysql"))
