@@ -43,6 +43,7 @@ from airflow_aiflow.runtime.dedup_trouble import (
     refuse_table,
 )
 from airflow_aiflow.runtime.doubt_form import shown_key
+from airflow_aiflow.runtime.interrupts import author
 from airflow_aiflow.runtime.payloads import result_type
 from airflow_aiflow.runtime.requests import make_request
 from airflow_aiflow.runtime.session import Session
@@ -89,6 +90,7 @@ class TransactionCall:
     :param conn_id: the target.
     :param options: checked.
     :param identify: gives the effect's identity; called when nothing else can be refused any more.
+    :param run: called with the cursor instead of ``fn``, which then only says what the request is.
     """
 
     def __init__(
@@ -100,6 +102,7 @@ class TransactionCall:
         conn_id: str,
         options: EffectOptions,
         identify: Callable[[str, EffectOptions], EffectId],
+        run: Callable[[Any], Any] | None = None,
     ) -> None:
         if not isinstance(conn_id, str) or not conn_id.strip():
             raise EffectOptionError(f"effect '{name}': conn_id must name a connection, got {conn_id!r}")
@@ -112,6 +115,7 @@ class TransactionCall:
         self._conn_id = conn_id
         self._as_type = result_type(fn)
         self._request = make_request(name, fn, args, secrets=session.secrets, leads=True)
+        self._run = run or self._request.call
         self._request.check_identity(name, options.identity)
         secret = session.payloads.secret_in_clear([*self._request.args, self._request.kwargs])
         if secret:
@@ -270,7 +274,7 @@ class TransactionCall:
         try:
             with connection.cursor() as cursor:
                 value = session.deadlines.run(
-                    lambda: refuse_unrun(self._request.call(cursor)),
+                    lambda: refuse_unrun(author(self._run, cursor)),
                     timeout,
                     lambda: EffectTimeoutError(f"effect '{name}' did not end within {timeout:g} s and was rolled back"),
                 )

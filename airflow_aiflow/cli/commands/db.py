@@ -1,4 +1,7 @@
-"""`aiflow db upgrade | check`: bring the ledger's schema to this release, or see whether it is."""
+"""
+`aiflow db upgrade | check`: bring the ledger's schema to this release, or see whether it is; `aiflow db install-dedup`:
+make the dedup table in a database that transactional effects change.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from airflow_aiflow.cli.output import OK, json_option, show
 
 def add_parser(subparsers: Any) -> None:
     """Add the noun with its verbs."""
-    parser = subparsers.add_parser("db", help="the ledger's schema: upgrade, check")
+    parser = subparsers.add_parser("db", help="the ledger's schema: upgrade, check; dedup tables")
     verbs = parser.add_subparsers(title="verbs", dest="verb", required=True, metavar="VERB")
     parents = [dsn_option(), home_option(), json_option()]
     upgrading = verbs.add_parser(
@@ -22,6 +25,19 @@ def add_parser(subparsers: Any) -> None:
     upgrading.set_defaults(run=run_upgrade)
     checking = verbs.add_parser("check", parents=parents, help="see whether tasks could work on it (exit 1: no)")
     checking.set_defaults(run=run_check)
+    installing = verbs.add_parser(
+        "install-dedup", parents=[json_option()], help="make the dedup table of flow.transaction in a target database"
+    )
+    installing.add_argument(
+        "conn",
+        metavar="CONN",
+        help="a connection id, whose AIRFLOW_CONN_... is set, or an address: a postgresql:// URI or key=value pairs",
+    )
+    installing.add_argument(
+        "--grant", action="append", default=[], metavar="ROLE", help="let a role have effects there; may be repeated"
+    )
+    installing.add_argument("--sql", action="store_true", help="print the SQL, and run nothing")
+    installing.set_defaults(run=run_install_dedup)
 
 
 def run_upgrade(options: argparse.Namespace) -> int:
@@ -55,4 +71,28 @@ def run_check(options: argparse.Namespace) -> int:
     with stack_in_mind(options), closing(PostgresLedger.connect(find_ledger(options))) as ledger:
         ledger.check()
     show(options, {"revision": EXPECTED, "ok": True}, f"ok: the ledger's schema is at revision {EXPECTED}")
+    return OK
+
+
+def run_install_dedup(options: argparse.Namespace) -> int:
+    """Make the dedup table in a target database, or print how."""
+    import psycopg
+
+    from airflow_aiflow.cli.target_address import find_target
+    from airflow_aiflow.exceptions import DedupTableError
+    from airflow_aiflow.storage.statements import statement
+    from airflow_aiflow.storage.target import GRANTS, install, target_address
+
+    granting = [right.format('"' + role.replace('"', '""') + '"') for role in options.grant for right in GRANTS]
+    if options.sql:
+        text = "\n".join(["BEGIN;", statement("dedup_install"), *(f"{right};" for right in granting), "COMMIT;"])
+        show(options, {"sql": text}, text)
+        return OK
+    try:
+        store = install(target_address(find_target(options.conn)), options.grant)
+    except psycopg.Error as error:
+        said = " ".join(str(error.diag.message_primary or error).split())
+        raise DedupTableError(f"the dedup table could not be made ({said}); nothing was changed") from error
+    hint = "" if granting else ". A role that is no owner of it needs --grant ROLE"
+    show(options, {"store_id": store, "granted": options.grant}, f"the dedup table is there, store {store}{hint}")
     return OK
