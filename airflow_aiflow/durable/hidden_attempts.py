@@ -18,6 +18,10 @@ from typing import Any
 _REDIRECTED = "its request was redirected, so another one came before it"
 _REPEATED = "its client had tried before"
 
+#: Answers that surely applied nothing and that clients repeat by themselves; a 503 says so only by a header, which the
+#: history does not keep.
+_REFUSED = frozenset({413, 429})
+
 
 def hidden_attempt(error: BaseException, surely_not_applied: Callable[[BaseException], bool]) -> str | None:
     """
@@ -31,6 +35,16 @@ def hidden_attempt(error: BaseException, surely_not_applied: Callable[[BaseExcep
         package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
         look = _HISTORIES.get((package, frame.f_code.co_name))
         found = look(frame.f_locals, surely_not_applied) if look is not None else None
+        if found is not None:
+            return found
+    return _behind_answer(error, surely_not_applied)
+
+
+def _behind_answer(error: BaseException, judge: Callable[[BaseException], bool]) -> str | None:
+    """Look into the answer that an exception is about: urllib3 keeps there what it had tried before."""
+    answer = getattr(error, "response", None)
+    for one in (answer, getattr(answer, "raw", None)):
+        found = _urllib3_history({"retries": getattr(one, "retries", None)}, judge)
         if found is not None:
             return found
     return None
@@ -55,7 +69,8 @@ def _urllib3_history(variables: Any, judge: Callable[[BaseException], bool]) -> 
     for earlier in getattr(variables.get("retries"), "history", ()):
         if earlier.redirect_location is not None:
             return _REDIRECTED
-        if earlier.error is None or not judge(earlier.error):
+        refused = earlier.status in _REFUSED if earlier.error is None else judge(earlier.error)
+        if not refused:
             return _REPEATED
     return None
 

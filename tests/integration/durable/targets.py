@@ -110,8 +110,8 @@ def answering(status: int, body: str = "{}", *, size: int | None = None, **heade
     def answer(connection: socket.socket) -> None:
         read_request(connection)
         lines = [f"HTTP/1.1 {status} Status", f"Content-Length: {len(body) if size is None else size}"]
-        lines += ["Content-Type: application/json", "Connection: close"]
-        lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+        given = {"Content_Type": "application/json", "Connection": "close"} | headers
+        lines += [f"{name.replace('_', '-')}: {value}" for name, value in given.items()]
         connection.sendall(("\r\n".join(lines) + "\r\n\r\n" + body).encode())
         connection.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import smtplib
 import urllib.error
 import urllib.request
@@ -14,6 +15,7 @@ from typing import Any
 import aiohttp
 import httpx
 import httpx2
+import minio
 import openai
 import psycopg
 import psycopg_pool
@@ -231,6 +233,78 @@ def test_an_authors_own_retries_hide_what_came_first(options: dict[str, Any]) ->
     retrying = tenacity.retry(stop=tenacity.stop_after_attempt(2), **options)(by_httpx)
     with target(cut, stop) as port:
         assert judged(retrying, local(port)).kind == "unknown"
+
+
+def retrying_requests(url: str) -> Any:
+    session = requests.Session()
+    retries = urllib3.Retry(total=2, allowed_methods=None, status_forcelist=[500], backoff_factor=0)
+    session.mount("http://", requests.adapters.HTTPAdapter(max_retries=retries))
+    response = session.post(url, data="x", timeout=SOON)
+    response.raise_for_status()
+    return response
+
+
+@pytest.mark.parametrize("client", ["requests", "minio"])
+@pytest.mark.parametrize("first", [cut, answering(500), silent])
+def test_a_refusal_after_a_try_that_may_have_been_applied_is_unknown(client: str, first: Any) -> None:
+    """A conditional put that is sent again meets what its own first try has done: 412."""
+    with target(first, s3_answering(412, "PreconditionFailed")) as port:
+        call = retrying_requests if client == "requests" else by_minio
+        assert judged(call, local(port)).kind == "unknown"
+
+
+# --- the minio SDK ----------------------------------------------------------------------------------------------------
+
+
+def s3_answering(status: int, code: str, **headers: Any) -> Any:
+    words = f"<Code>{code}</Code><Message>m</Message><Resource>/b</Resource><RequestId>1</RequestId><HostId>1</HostId>"
+    return answering(status, f'<?xml version="1.0"?><Error>{words}</Error>', Content_Type="application/xml", **headers)
+
+
+def by_minio(url: str, *, retries: Any = None) -> Any:
+    retries = urllib3.Retry(total=2, status_forcelist=[500], backoff_factor=0) if retries is None else retries
+    http = urllib3.PoolManager(timeout=SOON, retries=retries)
+    host = url.removeprefix("http://").partition("/")[0]
+    client = minio.Minio(host, "access", "secret-key", secure=False, region="us-east-1", http_client=http)
+    return client.put_object("bucket", "key", io.BytesIO(b"x"), 1)
+
+
+def by_minio_at_once(url: str) -> Any:
+    return by_minio(url, retries=False)
+
+
+MINIO = [by_minio, by_minio_at_once]
+
+
+@pytest.mark.parametrize("call", MINIO)
+@pytest.mark.parametrize(
+    ("status", "code"), [(403, "AccessDenied"), (404, "NoSuchBucket"), (412, "PreconditionFailed")]
+)
+def test_an_s3_server_that_refuses(call: Callable[[str], Any], status: int, code: str) -> None:
+    with target(s3_answering(status, code)) as port:
+        assert judged(call, local(port)).kind == "not_applied"
+
+
+@pytest.mark.parametrize("call", MINIO)
+@pytest.mark.parametrize(
+    "answer", [cut, reset, silent, s3_answering(409, "Conflict"), s3_answering(500, "InternalError")]
+)
+def test_an_s3_server_that_leaves_it_open(call: Callable[[str], Any], answer: Any) -> None:
+    with target(answer) as port:
+        assert judged(call, local(port)).kind == "unknown"
+
+
+def test_an_s3_server_that_is_too_busy() -> None:
+    with target(s3_answering(503, "SlowDown", Retry_After="7")) as port:
+        found = judged(by_minio_at_once, local(port))
+    assert (found.kind, found.retry_after) == ("rejected", 7)
+    with target(s3_answering(429, "SlowDown", Retry_After="0"), s3_answering(403, "AccessDenied")) as port:
+        assert judged(by_minio, local(port)).kind == "not_applied"
+
+
+@pytest.mark.parametrize("call", MINIO)
+def test_an_s3_server_that_is_away(call: Callable[[str], Any]) -> None:
+    assert judged(call, local(free_port())).kind == "not_applied"
 
 
 def test_openais_own_retries_hide_what_came_first() -> None:
