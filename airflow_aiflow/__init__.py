@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from airflow_aiflow.durable.reconcile import Intent as Intent
     from airflow_aiflow.durable.reconcile import StillPending as StillPending
     from airflow_aiflow.exceptions import EffectNotAppliedError as EffectNotAppliedError
+    from airflow_aiflow.runtime.async_flow import AsyncFlow as AsyncFlow
     from airflow_aiflow.runtime.current import current_flow as current_flow
     from airflow_aiflow.runtime.flow import Flow as Flow
 
@@ -23,6 +24,7 @@ __version__ = "0.1.0"
 #: Public name -> module. Lazy, so that a DAG file pays for nothing that it does not use.
 _HOMES = {
     "ArtifactRef": "durable.artifact",
+    "AsyncFlow": "runtime.async_flow",
     "EffectContext": "durable.effect_context",
     "EffectNotAppliedError": "exceptions",
     "Flow": "runtime.flow",
@@ -38,6 +40,7 @@ _HOMES = {
 
 __all__ = [
     "ArtifactRef",
+    "AsyncFlow",
     "CannotTell",
     "DidNotHappen",
     "EffectContext",

@@ -107,6 +107,11 @@ class DurableDecoratedOperator(AsksPersons, DecoratedOperator, PythonOperator):
         )
         self._work: Work | None = None
 
+    @property
+    def is_async(self) -> bool:
+        """Say no, also for an ``async def``: its loop is ours, and Airflow calls a plain function."""
+        return False
+
     def execute(self, context: Context) -> Any:
         """Run the body under a flow, and keep a large result out of XCom."""
         from airflow_aiflow.decorators.body import for_xcom, plain_argument

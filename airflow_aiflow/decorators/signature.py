@@ -32,32 +32,49 @@ def inject(fn: Callable[..., Any], name: str, give: Callable[[], Any]) -> Callab
     :param name: the parameter.
     :param give: makes its value, at the call.
     :return: a function with the same name, documentation and source, without the parameter; the same function where it
-        has none.
+        has none and is no async one. An async one is run through: the function that is given back is a plain one.
     :raises FlowOptionError: if the function can't be a task body.
     """
-    if inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn):
+    awaits = inspect.iscoroutinefunction(fn)
+    if inspect.isasyncgenfunction(fn) or (awaits and name != FLOW):
         raise FlowOptionError(
-            f"{fn.__name__} is an async function; async durable tasks are not built yet, write a plain 'def'"
+            f"{fn.__name__} is an async function, which no effect and no generator can be; write a plain 'def', or "
+            f"await flow.effect(...) inside an 'async def' decorated with @task.durable"
         )
     whole = inspect.signature(fn)
     parameter = whole.parameters.get(name)
-    if parameter is None:
+    if parameter is None and not awaits:
         return fn
-    if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+    if parameter is not None and parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
         raise FlowOptionError(f"{fn.__name__} takes {parameter}; write '{name}' without a star")
     shown = whole.replace(parameters=[one for one in whole.parameters.values() if one.name != name])
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        given = {name: give(), **shown.bind(*args, **kwargs).arguments}
+        ours = {} if parameter is None else {name: give()}
+        given = {**ours, **shown.bind(*args, **kwargs).arguments}
         ordered = {one: given[one] for one in whole.parameters if one in given}
         bound = inspect.BoundArguments(whole, ordered)
         return fn(*bound.args, **bound.kwargs)
 
-    wrapper = _as_generator(fn, call) if inspect.isgeneratorfunction(fn) else functools.wraps(fn)(call)
+    if inspect.isgeneratorfunction(fn):
+        wrapper = _as_generator(fn, call)
+    else:
+        wrapper = functools.wraps(fn)(_driven(call) if awaits else call)
     wrapper.__signature__ = shown  # type: ignore[attr-defined]
     wrapper.__annotations__ = {one: hint for one, hint in fn.__annotations__.items() if one != name}
     setattr(wrapper, _OURS, True)
     return wrapper
+
+
+def _driven(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Run the body on an event loop of ours: the flow's deadlines and signals have to know that loop."""
+
+    def drive(*args: Any, **kwargs: Any) -> Any:
+        from airflow_aiflow.runtime.async_flow import run_async
+
+        return run_async(lambda _flow: call(*args, **kwargs))
+
+    return drive
 
 
 def _as_generator(fn: Callable[..., Any], call: Callable[..., Any]) -> Callable[..., Any]:

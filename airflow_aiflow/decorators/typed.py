@@ -7,22 +7,35 @@ the first parameter here; ``@task.durable`` takes it in any position.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
 if TYPE_CHECKING:
     from airflow.sdk.bases.decorator import Task
 
     from airflow_aiflow.durable.attempt import OnClear
+    from airflow_aiflow.runtime.async_flow import AsyncFlow
     from airflow_aiflow.runtime.flow import Flow
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
+class _Durable(Protocol):
+    @overload
+    def __call__(self, fn: Callable[Concatenate[Flow, P], R], /) -> Task[P, R]: ...
+
+    @overload
+    def __call__(self, fn: Callable[Concatenate[AsyncFlow, P], Coroutine[Any, Any, R]], /) -> Task[P, R]: ...
+
+
 @overload
 def durable(python_callable: Callable[Concatenate[Flow, P], R], /) -> Task[P, R]: ...
+
+
+@overload
+def durable(python_callable: Callable[Concatenate[AsyncFlow, P], Coroutine[Any, Any, R]], /) -> Task[P, R]: ...
 
 
 @overload
@@ -35,7 +48,7 @@ def durable(
     share_mapped: bool = True,
     multiple_outputs: bool | None = None,
     **operator_kwargs: Any,
-) -> Callable[[Callable[Concatenate[Flow, P], R]], Task[P, R]]: ...
+) -> _Durable: ...
 
 
 def durable(python_callable: Callable[..., Any] | None = None, /, **options: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_aiflow.durable.identity import UnitPath
 from airflow_aiflow.exceptions import FlowClosedError, FlowSignal, NoFlowError
@@ -91,6 +91,16 @@ def inside_flow(flow: Flow) -> Iterator[None]:
     finally:
         _unit.reset(unit_token)
         _flow.reset(flow_token)
+
+
+def use_flow(flow: Any) -> None:
+    """
+    Make a flow the current one, for what follows in this context: an async task has one for its coroutines and one for
+    the functions that run in threads.
+
+    :param flow: the flow; both are of the same attempt.
+    """
+    _flow.set(flow)
 
 
 @contextmanager

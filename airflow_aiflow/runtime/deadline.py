@@ -1,9 +1,9 @@
 """
 End a call at its deadline.
 
-In the main thread a signal raises, in the author's code alone, also out of a blocking read. A worker thread can't be
-interrupted: its call counts as overrun, a late outcome is still recorded, and the process is ended a little after the
-deadline. A call that has returned keeps its result, however late the signal comes.
+In the main thread a signal raises, in the author's code alone, also out of a blocking read. A coroutine is cancelled.
+A worker thread can't be interrupted: its call counts as overrun, a late outcome is still recorded, and the process is
+ended a little after the deadline. A call that has returned keeps its result, however late the signal comes.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from airflow_aiflow.runtime.alarm import AlarmClock
+from airflow_aiflow.runtime.coroutines import due_in
 from airflow_aiflow.runtime.interrupts import DEADLINE_SIGNAL, Interrupts
 
 R = TypeVar("R")
@@ -72,7 +73,8 @@ class Deadlines:
             return self._run_in_main(call, seconds, error)
         alarm = self._alarms.set(seconds + OVERRUN_GRACE, lambda: self._on_overrun(str(error())))
         try:
-            return call()
+            with due_in(seconds, error):
+                return call()
         finally:
             alarm.cancel()
 

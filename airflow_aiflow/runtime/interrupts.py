@@ -78,6 +78,7 @@ class Interrupts:
         self._handlers: dict[int, Handler] = {}
         self._held: set[int] = set()
         self._notice: Callable[[], None] | None = None
+        self._diverted: Callable[[BaseException], None] | None = None
 
     @property
     def held(self) -> bool:
@@ -91,6 +92,14 @@ class Interrupts:
         :param notice: takes no lock and raises nothing.
         """
         self._notice = notice
+
+    def divert(self, post: Callable[[BaseException], None] | None) -> None:
+        """
+        Hand on what a handler raises instead of raising it: an event loop runs in the main thread.
+
+        :param post: may be called in a signal handler; ``None``: it is raised again.
+        """
+        self._diverted = post
 
     def open(self) -> None:
         """Take the signals whose handlers may raise."""
@@ -143,6 +152,12 @@ class Interrupts:
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if number == signal.SIGTERM and self._notice is not None:
             self._notice()
+        if self._diverted is not None:
+            try:
+                self._handlers[number](number, frame)
+            except BaseException as error:  # whatever it is, the loop must not meet it
+                self._diverted(error)
+            return
         if in_our_code(frame):
             self._held.add(number)
             self._alarms.set(AGAIN_SECONDS, lambda: self.ring(number))

@@ -29,7 +29,7 @@ from airflow_aiflow.runtime.interrupts import author
 from airflow_aiflow.runtime.payloads import masked, result_type
 from airflow_aiflow.runtime.requests import takes_context
 from airflow_aiflow.runtime.session import Session
-from airflow_aiflow.runtime.steps import Ran, StepCall, call_author, refuse_unfit, run_step
+from airflow_aiflow.runtime.steps import Ran, StepCall, call_author, refuse_unfit, refuse_unrun, run_step
 from airflow_aiflow.runtime.waits import after, rest
 
 #: Looks in a row that may give no answer: with a look a minute, ten minutes of a provider's outage.
@@ -134,7 +134,7 @@ def _by_key(find: Callable[[str], str | None]) -> Callable[[Intent], Finding]:
     """
 
     def reconcile(intent: Intent) -> Finding:
-        found = find(intent.idempotency_key)
+        found = refuse_unrun(find(intent.idempotency_key))
         return DidNotHappen() if found is None else Happened(found)
 
     return reconcile
@@ -204,9 +204,9 @@ class _Watch:
 
     def _outside(self, fn: Callable[[str], Any]) -> Any:
         if threading.current_thread() is not threading.main_thread():
-            return author(fn, self._id)  # can't be cut off here, and ends no process: it changes nothing
+            return refuse_unrun(author(fn, self._id))  # can't be cut off here, and ends no process: it changes nothing
         return self._session.deadlines.run(
-            lambda: author(fn, self._id),
+            lambda: refuse_unrun(author(fn, self._id)),
             LOOK_SECONDS,
             lambda: StepTimeoutError(f"job '{self._call.name}': no answer within {LOOK_SECONDS:g} s"),
         )

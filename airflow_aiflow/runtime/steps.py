@@ -26,6 +26,7 @@ from airflow_aiflow.exceptions import (
     PayloadEncodeError,
     StepTimeoutError,
 )
+from airflow_aiflow.runtime.coroutines import driven, drives
 from airflow_aiflow.runtime.current import Unit, current_unit, flow_call, inside_unit
 from airflow_aiflow.runtime.interrupts import author
 from airflow_aiflow.runtime.replay import Slot
@@ -82,7 +83,7 @@ def refuse_unfit(method: str, name: str, fn: Callable[..., Any]) -> None:
     if not callable(fn):
         raise TypeError(f"flow.{method}({name!r}, ...): {fn!r} is not callable. Nothing ran")
     shown = getattr(fn, "__name__", fn)
-    if inspect.iscoroutinefunction(fn):
+    if inspect.iscoroutinefunction(fn) and not drives():
         raise TypeError(
             f"flow.{method}({name!r}, ...): {shown!s} is a coroutine function; make the task "
             f"'async def' and await flow.{method}(...)"
@@ -96,12 +97,13 @@ def refuse_unfit(method: str, name: str, fn: Callable[..., Any]) -> None:
 
 def refuse_unrun(value: Any) -> Any:
     """
-    Refuse a result that is the promise of a run: a coroutine or a generator that nobody will drive.
+    Run a coroutine where there is a loop for it, and refuse a result that is a promise which nobody will keep.
 
     :param value: what the author's function gave.
     :return: the value.
     :raises TypeError: with the way out.
     """
+    value = driven(value)
     if inspect.isawaitable(value) or inspect.isgenerator(value) or inspect.isasyncgen(value):
         close = getattr(value, "close", None)
         if close is not None:

@@ -7,7 +7,7 @@ import itertools
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -21,6 +21,7 @@ from airflow_aiflow.durable.ports import ArtifactStore, Clock, Ledger
 from airflow_aiflow.durable.settings import FlowSettings
 from airflow_aiflow.exceptions import AiflowConfigError, AttemptAsks, LedgerError
 from airflow_aiflow.llm.call import ModelCaller
+from airflow_aiflow.runtime.async_flow import AsyncFlow, run_async
 from airflow_aiflow.runtime.attempt_run import open_flow, run_attempt
 from airflow_aiflow.runtime.flow import Flow
 from airflow_aiflow.runtime.session import Services
@@ -153,6 +154,14 @@ class DurableTask:
             with contextlib.suppress(LedgerError):
                 self.ledger.heard(leases[-1])  # as the listener does, once Airflow has taken the success
         return value
+
+    def run_async(self, body: Callable[[AsyncFlow], Coroutine[Any, Any, R]]) -> R:
+        """
+        Run one attempt of an ``async def`` task, on an event loop of its own.
+
+        :param body: the durable task's body.
+        """
+        return self.run(lambda _flow: run_async(body))
 
     @property
     def inbox(self) -> Inbox:

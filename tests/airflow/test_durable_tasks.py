@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import threading
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -160,6 +161,29 @@ def test_a_parked_task_gives_its_slot_back_and_burns_no_retry(start: Callable[..
     assert (done["try_number"], done["max_tries"], done["id"]) == (1, 0, parked["id"])
     assert steps(run) == Counter({3: 1})
     assert [line for line in run.lines if line.startswith("attempt")] == ["attempt 1 1"] * 2
+    signs = run.ledger(
+        "select sign, ending from aiflow.attempt join aiflow.execution using (execution_id) where run_id = %(run)s "
+        "order by attempt.fence"
+    )
+    assert signs == [("first", "paused"), ("same", "succeeded")]
+
+
+def test_a_task_whose_worker_is_told_to_end_comes_back(start: Callable[..., Run]) -> None:
+    """C11: SIGTERM twice, 20 ms apart, to the supervisor: the step in hand counts, no retry is burnt."""
+    run = start("ten_steps", hold_at=3)
+    supervisor = int(run.line("step 3")[3])
+    os.kill(supervisor, signal.SIGTERM)
+    threading.Event().wait(0.02)
+    os.kill(supervisor, signal.SIGTERM)
+    wait_for(lambda: told(run, "aiflow: this process is told to end"), "the task's answer to the signal", PATIENCE)
+    run.go()
+    parked = run.task("work", "up_for_reschedule")
+    reasons = "select state::text, pause_reason from aiflow.execution where run_id = %(run)s and task_id = 'work'"
+    assert run.ledger(reasons) == [("paused", "this process is told to end")]
+    assert run.ended() == "success"
+    done = run.task("work", "success")
+    assert (done["try_number"], done["id"]) == (1, parked["id"])
+    assert steps(run) == Counter(range(10))
     signs = run.ledger(
         "select sign, ending from aiflow.attempt join aiflow.execution using (execution_id) where run_id = %(run)s "
         "order by attempt.fence"

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -17,6 +18,9 @@ from tests.crash.launcher import ATTEMPT_SECONDS, Attempts, running
 from tests.crash.waiting_child import PARKED
 
 KILLED = -signal.SIGKILL
+
+#: Never set: to let a moment pass.
+MOMENT = threading.Event()
 
 #: The first one of a name is the submission's; what has a record of its own comes after it.
 JOB_POINTS = [
@@ -104,7 +108,7 @@ def reached(attempts: Attempts, name: str) -> None:
     until = time.monotonic() + ATTEMPT_SECONDS
     while name not in attempts.outside("reached"):
         assert time.monotonic() < until
-        time.sleep(0.01)
+        MOMENT.wait(0.01)
 
 
 def standing(attempts: Attempts) -> tuple[str, str | None]:
@@ -121,7 +125,7 @@ def test_a_model_call_in_flight_is_finished_and_paid_once(attempts: Attempts) ->
     with running(process):
         reached(attempts, "bill")
         process.send_signal(signal.SIGTERM)
-        time.sleep(0.02)
+        MOMENT.wait(0.02)
         process.send_signal(signal.SIGTERM)
         bill.write_text("go")
         output, _ = process.communicate(timeout=ATTEMPT_SECONDS)

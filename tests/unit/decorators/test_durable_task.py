@@ -144,11 +144,15 @@ def test_a_plain_task_that_asks_for_a_flow_fails_while_parsing(dag: DAG) -> None
         review(a=1)  # type: ignore[call-arg]
 
 
-def test_async_is_refused_while_parsing() -> None:
-    with pytest.raises(FlowOptionError, match="async durable tasks are not built yet"):
+def test_an_async_function_is_a_plain_task_to_airflow(dag: DAG) -> None:
+    @task.durable
+    async def review(flow: Any, doc: str) -> str:
+        return doc
 
-        @task.durable
-        async def review(flow: Any) -> None: ...
+    made = operator(review("a.pdf"))  # type: ignore[call-arg]
+    assert made.is_async is False
+    assert made.op_args == ("a.pdf",)
+    review.expand(doc=["a", "b"])
 
 
 def test_no_function_no_task() -> None:

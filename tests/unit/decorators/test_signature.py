@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from airflow_aiflow.decorators.signature import FLOW, bare, inject, returns_mapping
+from airflow_aiflow import AsyncFlow, current_flow
+from airflow_aiflow.decorators.signature import CTX, FLOW, bare, inject, returns_mapping
 from airflow_aiflow.exceptions import FlowOptionError
+from airflow_aiflow.testing import DurableTask
 
 
 def first(flow: str, doc: str, *, lang: str = "en") -> tuple[str, ...]:
@@ -87,11 +89,38 @@ def test_a_generator_stays_one() -> None:
     assert list(wrapped("a.pdf")) == ["the flow a.pdf"]
 
 
-def test_async_functions_are_refused_for_now() -> None:
-    async def review(flow: Any) -> None: ...
+def test_an_async_function_is_run_through() -> None:
+    async def review(doc: str, flow: Any, *, depth: int = 1) -> str:
+        assert isinstance(flow, AsyncFlow)
+        found = await flow.step("found", str, depth)
+        return f"{doc} {found}"
 
-    with pytest.raises(FlowOptionError, match="review is an async function"):
-        inject(review, FLOW, given)
+    wrapped = inject(review, FLOW, current_flow)
+    assert not inspect.iscoroutinefunction(wrapped)
+    assert list(inspect.signature(wrapped).parameters) == ["doc", "depth"]
+    assert DurableTask().run(lambda _flow: wrapped("a.pdf", depth=2)) == "a.pdf 2"
+
+
+def test_an_async_function_needs_no_flow_of_its_own() -> None:
+    async def review(doc: str) -> str:
+        found = current_flow()
+        assert isinstance(found, AsyncFlow)
+        return doc
+
+    assert DurableTask().run(lambda _flow: inject(review, FLOW, given)("a.pdf")) == "a.pdf"
+
+
+def test_async_effects_and_async_generators_are_refused() -> None:
+    async def send(ctx: Any) -> None: ...
+
+    with pytest.raises(FlowOptionError, match=r"send is an async function.*await flow\.effect"):
+        inject(send, CTX, given)
+
+    async def pages(flow: Any) -> Any:
+        yield flow
+
+    with pytest.raises(FlowOptionError, match="pages is an async function"):
+        inject(pages, FLOW, given)
 
 
 def test_a_star_is_refused() -> None:

@@ -28,6 +28,9 @@ RAN: list[object] = []
 
 PATIENCE = 30.0
 
+#: Never set: to let a moment pass.
+MOMENT = threading.Event()
+
 
 class Killed:
     """What ``on_kill`` does, behind Airflow's handler for SIGTERM: it raises nothing."""
@@ -76,9 +79,9 @@ def term() -> None:
 def twice() -> None:
     """A pod's end reaches a task twice: by its supervisor, and by itself."""
     term()
-    time.sleep(0.02)
+    MOMENT.wait(0.02)
     term()
-    time.sleep(0.02)
+    MOMENT.wait(0.02)
 
 
 def work(name: str) -> str:
@@ -164,7 +167,7 @@ def test_an_attempt_that_swallows_the_word_is_parked_all_the_same(killed: Killed
 
 def slow(name: str) -> str:
     term()
-    time.sleep(PATIENCE)
+    MOMENT.wait(PATIENCE)
     return work(name)
 
 
@@ -217,7 +220,7 @@ def test_an_effect_that_has_just_returned_is_recorded(killed: Killed) -> None:
     def body(f: Flow) -> list[str]:
         sent = f.effect("send", soon, "a", key="k", on_in_doubt="hold")
         while not killed.calls:
-            time.sleep(0.001)
+            MOMENT.wait(0.001)
         return [sent, f.step("b", work, "b")]
 
     with pytest.raises(AttemptParked):
@@ -239,7 +242,7 @@ def test_code_between_units_is_left_after_the_grace(killed: Killed) -> None:
 
     def body(f: Flow) -> None:
         f.step("a", told, "a")
-        time.sleep(PATIENCE)
+        MOMENT.wait(PATIENCE)
 
     with pytest.raises(AttemptParked):
         run(durable, body, killed)
@@ -275,7 +278,7 @@ def test_a_map_ends_what_is_in_hand_and_starts_no_item(killed: Killed) -> None:
         Hold.reached.wait(PATIENCE)
         term()
         while not killed.shutdown.asked:
-            time.sleep(0.01)
+            MOMENT.wait(0.01)
         Hold.go.set()
 
     def body(f: Flow) -> list[int]:

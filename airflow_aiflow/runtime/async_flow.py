@@ -1,0 +1,234 @@
+"""
+What an author of an async task holds: the same calls as ``Flow``, awaitable.
+
+There is no second implementation: each call is one of the sync flow's, in a thread of its own. Where the author's
+function is a coroutine function, it runs on the task's event loop, inside the unit of the call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, TypeVarTuple, overload
+
+if TYPE_CHECKING:
+    import asyncio
+    from pathlib import Path
+    from typing import IO
+
+    from airflow_aiflow.durable.artifact import ArtifactRef
+    from airflow_aiflow.durable.execution import Lease
+    from airflow_aiflow.durable.inbox import Answer
+    from airflow_aiflow.durable.policy import Duration
+    from airflow_aiflow.runtime.coroutines import Driver
+    from airflow_aiflow.runtime.flow import Flow
+    from airflow_aiflow.runtime.replay import Spent
+    from airflow_aiflow.runtime.session import Session
+
+R = TypeVar("R")
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+
+class AsyncFlow:
+    """
+    Be one attempt at work, for an ``async def`` task. Given to it as its argument ``flow``; never made by an author.
+
+    :param flow: the same attempt, for code that does not wait.
+    :param driver: carries calls into threads and coroutines back.
+    """
+
+    def __init__(self, flow: Flow, driver: Driver) -> None:
+        self._flow = flow
+        self._driver = driver
+
+    def __aiflow_fingerprint__(self) -> str:
+        """Count as a constant, as the sync flow does."""
+        return "flow"
+
+    @classmethod
+    def from_context(cls) -> NoReturn:
+        """
+        Refuse: a plain async task is no durable one.
+
+        :raises FlowError: always, with the way out.
+        """
+        from airflow_aiflow.exceptions import FlowError
+
+        raise FlowError(
+            "AsyncFlow.from_context() does not exist: decorate the async function with @task.durable, or use "
+            "`with Flow.from_context() as flow:` in a plain 'def'"
+        )
+
+    @property
+    def _session(self) -> Session:
+        return self._flow._session
+
+    @property
+    def attempt(self) -> int:
+        """The running number of this attempt, from 1."""
+        return self._flow.attempt
+
+    @property
+    def lease(self) -> Lease:
+        """The lease that this attempt holds."""
+        return self._flow.lease
+
+    @property
+    def generation(self) -> int:
+        """How many fresh starts people asked for, from 1."""
+        return self._flow.generation
+
+    @property
+    def resumed(self) -> bool:
+        """Whether anything was recorded when this attempt began."""
+        return self._flow.resumed
+
+    @property
+    def spent(self) -> Spent:
+        """What model calls of this generation cost, over all its attempts."""
+        return self._flow.spent
+
+    @overload
+    async def step(self, name: str, fn: Callable[[*Ts], Awaitable[R]], *args: *Ts, **options: Any) -> R: ...
+
+    @overload
+    async def step(self, name: str, fn: Callable[[*Ts], R], *args: *Ts, **options: Any) -> R: ...
+
+    async def step(self, name: str, fn: Callable[..., Any], *args: Any, **options: Any) -> Any:  # type: ignore[misc]
+        """
+        Compute something once; see ``Flow.step``.
+
+        :param fn: a coroutine function, or a plain one, which then runs in a thread.
+        """
+        return await self._driver.call(lambda: self._flow.step(name, fn, *args, **options))
+
+    async def llm(self, name: str, prompt: str, **options: Any) -> Any:
+        """Ask a model once; see ``Flow.llm``."""
+        return await self._driver.call(lambda: self._flow.llm(name, prompt, **options))
+
+    async def llm_map(self, name: str, prompts: Iterable[str], **options: Any) -> list[Any]:
+        """Ask a model once for each prompt; see ``Flow.llm_map``."""
+        return await self._driver.call(lambda: self._flow.llm_map(name, prompts, **options))
+
+    async def effect(self, name: str, fn: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        """
+        Change the outside world: never repeated silently, never dropped silently; see ``Flow.effect``.
+
+        :param fn: a coroutine function, or a plain one; gets an ``EffectContext`` first where its first parameter is
+            called ``ctx``.
+        """
+        return await self._driver.call(lambda: self._flow.effect(name, fn, *args, **options))
+
+    async def transaction(self, name: str, fn: Callable[..., R], *args: Any, **options: Any) -> R:
+        """
+        Change a PostgreSQL database once; see ``Flow.transaction``.
+
+        :param fn: a plain function, for its cursor is no async one.
+        :raises TypeError: if it is a coroutine function.
+        """
+        from inspect import iscoroutinefunction
+
+        if iscoroutinefunction(fn):
+            raise TypeError(
+                f"flow.transaction({name!r}, ...): {fn.__name__} is a coroutine function, and its cursor is no async "
+                f"one; write a plain 'def', which runs in a thread. Nothing ran"
+            )
+        return await self._driver.call(lambda: self._flow.transaction(name, fn, *args, **options))
+
+    @overload
+    async def map(
+        self, name: str, fn: Callable[[T, *Ts], Awaitable[R]], items: Iterable[T], *args: *Ts, **options: Any
+    ) -> list[R]: ...
+
+    @overload
+    async def map(
+        self, name: str, fn: Callable[[T, *Ts], R], items: Iterable[T], *args: *Ts, **options: Any
+    ) -> list[R]: ...
+
+    async def map(  # type: ignore[misc]
+        self, name: str, fn: Callable[..., Any], items: Iterable[Any], *args: Any, **options: Any
+    ) -> list[Any]:
+        """
+        Run a function over many items, several at a time; see ``Flow.map``.
+
+        :param fn: a coroutine function, or a plain one.
+        """
+        return await self._driver.call(lambda: self._flow.map(name, fn, items, *args, **options))
+
+    async def job(self, name: str, submit: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        """
+        Run a long job somewhere else; see ``Flow.job``.
+
+        :param submit: it, and what is given as ``poll``, ``result``, ``find`` and ``cancel``, may be a coroutine
+            function or a plain one.
+        """
+        return await self._driver.call(lambda: self._flow.job(name, submit, *args, **options))
+
+    async def sleep(self, name: str, delay: Duration) -> None:
+        """Wait once, over all attempts of this generation; see ``Flow.sleep``."""
+        await self._driver.call(lambda: self._flow.sleep(name, delay))
+
+    async def ask(
+        self,
+        name: str,
+        subject: str,
+        *,
+        body: str = "",
+        options: Sequence[str] = ("Approve", "Reject"),
+        assigned_users: Sequence[str] = (),
+        timeout: Duration = 86_400.0,  # noqa: ASYNC109  # of the question, over all attempts
+    ) -> Answer:
+        """Ask a person, once; see ``Flow.ask``."""
+        return await self._driver.call(
+            lambda: self._flow.ask(
+                name, subject, body=body, options=options, assigned_users=assigned_users, timeout=timeout
+            )
+        )
+
+    async def emit(self, kind: str, /, **data: Any) -> None:
+        """Write an event that others can follow; see ``Flow.emit``."""
+        await self._driver.call(lambda: self._flow.emit(kind, **data))
+
+    async def progress(self, done: int, total: int | None = None, message: str = "") -> None:
+        """Say how far the task is; see ``Flow.progress``."""
+        await self._driver.call(lambda: self._flow.progress(done, total, message))
+
+    async def save(
+        self, value: str | bytes | Path | IO[bytes] | Any, *, name: str | None = None, media_type: str | None = None
+    ) -> ArtifactRef:
+        """Store bytes in the artifact store, by content hash; see ``Flow.save``."""
+        return await self._driver.call(lambda: self._flow.save(value, name=name, media_type=media_type))
+
+    async def load(self, ref: ArtifactRef) -> Any:
+        """Read an artifact back; see ``Flow.load``."""
+        return await self._driver.call(lambda: self._flow.load(ref))
+
+
+def run_async(body: Callable[[AsyncFlow], Awaitable[R]]) -> R:
+    """
+    Run an async task's body under the flow that is open here, on an event loop in this thread.
+
+    :param body: makes the author's coroutine; ``current_flow()`` gives it the same flow.
+    """
+    from airflow_aiflow.runtime.coroutines import Driver, run_body
+    from airflow_aiflow.runtime.current import current_flow, use_flow
+
+    flow = current_flow()
+    session = flow._session
+    made: list[AsyncFlow] = []
+
+    def make_driver(loop: asyncio.AbstractEventLoop) -> Driver:
+        driver = Driver(
+            loop,
+            given_up=lambda: session.gate.overdue,
+            on_loop=lambda: use_flow(made[0]),
+            in_core=lambda: use_flow(flow),
+        )
+        made.append(AsyncFlow(flow, driver))
+        return driver
+
+    async def begin(_driver: Driver) -> R:
+        use_flow(made[0])
+        return await body(made[0])
+
+    return run_body(begin, make_driver, session.interrupts.divert)
