@@ -48,7 +48,8 @@ class DurableDecoratedOperator(AsksPersons, DecoratedOperator, PythonOperator):
     :param op_args: its positional arguments, templated.
     :param op_kwargs: its keyword arguments, templated.
     :param on_clear: what a cleared task does: ``auto``, ``resume`` or ``fresh``; ``None``: the deployment's word.
-    :param compensate_on_failure: not built yet.
+    :param compensate_on_failure: whether the effects that have ``compensate=`` are taken back, the last one first, where
+        the task fails and no further try follows.
     :param step_timeout: seconds, or a ``timedelta``, for steps that name no ``timeout``.
     :param lease: seconds for which a heartbeat gives the right to work; the heartbeat is a third of it.
     :param recovery: ``auto``.
@@ -127,9 +128,12 @@ class DurableDecoratedOperator(AsksPersons, DecoratedOperator, PythonOperator):
     def execute_callable(self) -> Any:
         """Run the author's function; Airflow has put its arguments together by now."""
         assert self._work is not None
-        call = super().execute_callable
+        call, options = super().execute_callable, self.durable_options
         return self._work.run(
-            lambda _flow: call(), lease=self.durable_options.lease, step_timeout=self.durable_options.step_timeout
+            lambda _flow: call(),
+            lease=options.lease,
+            step_timeout=options.step_timeout,
+            compensate_on_failure=options.compensate_on_failure,
         )
 
     def on_kill(self) -> None:

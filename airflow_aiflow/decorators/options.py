@@ -17,7 +17,7 @@ from airflow_aiflow.exceptions import AiflowConfigError, FlowOptionError
 from airflow_aiflow.hooks.attempt import check_on_clear
 
 #: Option -> what leaves it unused.
-NOT_BUILT: Mapping[str, Any] = {"compensate_on_failure": False, "budget": None, "labels": None}
+NOT_BUILT: Mapping[str, Any] = {"budget": None, "labels": None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +29,14 @@ class TaskOptions:
     :param step_timeout: seconds that a step without a ``timeout`` of its own may take; ``None``: no limit.
     :param lease: the task's own lease; ``None``: the deployment's.
     :param share_mapped: whether a mapped task may take over what its siblings recorded before a clear.
+    :param compensate_on_failure: whether effects with ``compensate=`` are taken back where the task fails for good.
     """
 
     on_clear: OnClear | None = None
     step_timeout: float | None = None
     lease: LeaseRules | None = None
     share_mapped: bool = True
+    compensate_on_failure: bool = False
 
 
 def task_options(given: Mapping[str, Any]) -> TaskOptions:
@@ -54,7 +56,8 @@ def task_options(given: Mapping[str, Any]) -> TaskOptions:
         on_clear=None if given.get("on_clear") is None else check_on_clear(given["on_clear"]),
         step_timeout=None if given.get("step_timeout") is None else seconds(given["step_timeout"], "step_timeout"),
         lease=None if given.get("lease") is None else _lease(given["lease"]),
-        share_mapped=_share_mapped(given.get("share_mapped", True)),
+        share_mapped=_yes_or_no("share_mapped", given.get("share_mapped", True)),
+        compensate_on_failure=_yes_or_no("compensate_on_failure", given.get("compensate_on_failure", False)),
     )
 
 
@@ -65,9 +68,9 @@ def _lease(value: Any) -> LeaseRules:
         raise FlowOptionError(f"lease={value!r}: {error}") from None
 
 
-def _share_mapped(value: Any) -> bool:
+def _yes_or_no(option: str, value: Any) -> bool:
     if not isinstance(value, bool):
-        raise FlowOptionError(f"share_mapped must be True or False, got {value!r}")
+        raise FlowOptionError(f"{option} must be True or False, got {value!r}")
     return value
 
 

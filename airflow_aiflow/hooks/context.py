@@ -12,7 +12,7 @@ from airflow_aiflow.hooks.aiflow import AiflowHook
 from airflow_aiflow.hooks.asking import Door, door_of
 from airflow_aiflow.hooks.attempt import attempt_from_context
 from airflow_aiflow.hooks.heard import remember
-from airflow_aiflow.hooks.host import AirflowHost, airflow_signals
+from airflow_aiflow.hooks.host import AirflowHost, airflow_signals, ends_retries
 from airflow_aiflow.hooks.supervisor import is_supervised
 from airflow_aiflow.runtime.attempt_run import open_flow, run_attempt
 from airflow_aiflow.runtime.process import die_with_parent
@@ -56,7 +56,12 @@ class Work:
         self.shutdown.ask()
 
     def run(
-        self, body: Callable[[Flow], R], *, lease: LeaseRules | None = None, step_timeout: float | None = None
+        self,
+        body: Callable[[Flow], R],
+        *,
+        lease: LeaseRules | None = None,
+        step_timeout: float | None = None,
+        compensate_on_failure: bool = False,
     ) -> R:
         """
         Run a task's body under a flow, in Airflow's terms.
@@ -64,6 +69,7 @@ class Work:
         :param body: the author's code.
         :param lease: the task's own lease rules; ``None``: the deployment's.
         :param step_timeout: seconds for steps that name none.
+        :param compensate_on_failure: whether effects are taken back where the task fails for good.
         """
 
         def remembered(flow: Flow) -> R:
@@ -78,7 +84,17 @@ class Work:
                 lease=lease,
                 step_timeout=step_timeout,
                 shutdown=self.shutdown,
+                for_good=self._for_good if compensate_on_failure else None,
             )
+
+    def _for_good(self, error: BaseException) -> bool:
+        """
+        Say whether Airflow makes no further try.
+
+        Not covered: a retry policy of the author's that gives up before the tries are spent.
+        """
+        counters = self.attempt.counters
+        return counters.try_number > counters.max_tries or ends_retries(error)
 
     @contextmanager
     def opened(self) -> Iterator[Flow]:

@@ -25,6 +25,17 @@ from airflow_aiflow.hooks.supervisor import end_failed, end_superseded, is_super
 NEEDS_A_PERSON = (EffectInDoubtError, EffectDeclinedError, EffectExpiredError, QuestionTimeoutError)
 
 
+def ends_retries(error: BaseException) -> bool:
+    """
+    Say whether Airflow makes no further try after an error, whatever tries are left.
+
+    :param error: what came out of the author's code.
+    """
+    from airflow.sdk.exceptions import AirflowFailException
+
+    return isinstance(error, (AirflowFailException, *NEEDS_A_PERSON))
+
+
 class AirflowHost:
     """
     Implement the protocol ``Host`` for one task process.

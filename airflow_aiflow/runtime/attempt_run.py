@@ -22,6 +22,7 @@ from airflow_aiflow.durable.record import Stored
 from airflow_aiflow.exceptions import AttemptParked, AttemptSuperseded, EffectInDoubtError, FlowSignal
 from airflow_aiflow.runtime.alarm import AlarmClock
 from airflow_aiflow.runtime.changed_keys import tell_unreached
+from airflow_aiflow.runtime.compensation import undo_all
 from airflow_aiflow.runtime.current import current_unit, inside_flow
 from airflow_aiflow.runtime.deadline import Deadlines
 from airflow_aiflow.runtime.flow import Flow
@@ -60,6 +61,7 @@ def run_attempt(
     lease: LeaseRules | None = None,
     step_timeout: float | None = None,
     shutdown: Shutdown | None = None,
+    for_good: Callable[[BaseException], bool] | None = None,
 ) -> R:
     """
     Run a task's body under a flow.
@@ -70,13 +72,20 @@ def run_attempt(
     :param lease: the task's own lease rules; ``None``: the deployment's.
     :param step_timeout: seconds for steps that name none.
     :param shutdown: tells that the process is to end; ``None``: SIGTERM does what its handler does.
+    :param for_good: says whether no further try follows an error: then effects that can be are taken back, before the
+        failure is recorded; ``None``: never.
     :return: what the body gave.
     :raises AttemptSuperseded: if a later attempt is at work; nothing of this one counts but recorded outcomes.
     :raises AttemptParked: if the slot is to be given back.
     """
     with _attempt(attempt, services, lease, step_timeout, shutdown) as run:
         with bind_store(services.store), inside_flow(run.flow):
-            value = author(body, run.flow)
+            try:
+                value = author(body, run.flow)
+            except BaseException as error:
+                if for_good is not None and run.fails_by(error) and for_good(error):
+                    run.undo()
+                raise
         run.succeeded(value)
         return value
 
@@ -286,6 +295,16 @@ class _Run:
             # A task group of the author's wraps what its tasks raised.
             return self._gate.signal or _first(signals)
         return None if self._services.host.ending(error) is None else self._gate.signal
+
+    def fails_by(self, error: BaseException) -> bool:
+        """Say whether an error is the end of the task's own code. A doubt is none: a person's word is waited for."""
+        if self.forked or isinstance(error, EffectInDoubtError) or self.signal_behind(error) is not None:
+            return False
+        return self._services.host.ending(error) is ExecutionState.FAILED
+
+    def undo(self) -> None:
+        """Take back what this attempt can, before its failure is recorded."""
+        undo_all(self._session)
 
     def left_by(self, signal: FlowSignal) -> None:
         """Leave without an end: a later attempt is at work, or this one comes back."""

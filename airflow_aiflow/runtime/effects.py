@@ -35,6 +35,7 @@ from airflow_aiflow.durable.policy import EffectOptions
 from airflow_aiflow.exceptions import AttemptSuperseded, EffectOptionError, EffectTimeoutError
 from airflow_aiflow.runtime.approval import approve
 from airflow_aiflow.runtime.changed_keys import refuse_changed_key
+from airflow_aiflow.runtime.compensation import UNDO, Undoable, still_done
 from airflow_aiflow.runtime.conflict import judge
 from airflow_aiflow.runtime.current import flow_call
 from airflow_aiflow.runtime.doubt import Doubts, OpenIntent
@@ -42,7 +43,7 @@ from airflow_aiflow.runtime.doubt_form import shown_key
 from airflow_aiflow.runtime.effect_result import store_result
 from airflow_aiflow.runtime.effect_seal import check_effect, seal_effect
 from airflow_aiflow.runtime.payloads import result_type
-from airflow_aiflow.runtime.requests import EffectContext, make_request
+from airflow_aiflow.runtime.requests import EffectContext, Request, make_request
 from airflow_aiflow.runtime.session import Session
 from airflow_aiflow.runtime.steps import refuse_unrun
 
@@ -87,6 +88,7 @@ class EffectCall:
     :param args: its arguments.
     :param options: checked.
     :param identify: gives the effect's identity; called when nothing else can be refused any more.
+    :param request: the request, where it was made already.
     """
 
     def __init__(
@@ -97,11 +99,15 @@ class EffectCall:
         args: tuple[Any, ...],
         options: EffectOptions,
         identify: Callable[[str, EffectOptions], EffectId],
+        *,
+        request: Request | None = None,
     ) -> None:
         self._session = session
         self._options = options
-        self._as_type = result_type(fn)
-        self._request = make_request(name, fn, args, secrets=session.secrets)
+        self._as_type = result_type(fn) if request is None else None
+        self._request = request or make_request(name, fn, args, secrets=session.secrets)
+        if request is None and name.endswith(UNDO):
+            raise EffectOptionError(f"effect '{name}': a name that ends with {UNDO} is that of the undo of an effect")
         self._request.check_identity(name, options.identity)
         if options.on_in_doubt == "retry" and not self._request.takes_ctx:
             raise EffectOptionError(
@@ -129,6 +135,14 @@ class EffectCall:
 
         :return: the recorded result.
         """
+        value = self._replayed_or_called()
+        options = self._options
+        if options.compensate is not None:
+            done = Undoable(self._effect, options.compensate, options, self._request, self._as_type)
+            self._session.undoable.append(done)
+        return value
+
+    def _replayed_or_called(self) -> Any:
         session, effect = self._session, self._effect
         with flow_call(session), session.effects_in_hand.alone(effect, session.gate.check):
             found = session.replay.effects.get(effect)
@@ -323,9 +337,12 @@ class EffectCall:
         return replace(ours, kind=kind, why="classify= says so")
 
     def _done_before(self, found: EffectRecord) -> _Done | None:
-        """Give the recorded result; ``None``: it was released, to be done once more."""
+        """Give the recorded result; ``None``: it was released or taken back, to be done once more."""
         session, name = self._session, self._effect.name
         check_effect(session.services.settings.seal_key, found)
+        if self._options.compensate is not None and still_done(session, found) is None:
+            self._seen, self._calling = found.intent_no, self._request
+            return None
         verdict = judge(session, found, self._request, self._options)
         if verdict.released:
             session.replay.effects.pop(self._effect, None)

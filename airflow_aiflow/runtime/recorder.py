@@ -168,6 +168,14 @@ class Recorder:
         """
         return self._patience.over(lambda: self._ledger.ask(self._lease, question))
 
+    def compensated(self, intent_id: UUID) -> bool:
+        """
+        Note that what an intent did is undone.
+
+        :param intent_id: the intent whose success counted.
+        """
+        return self._patience.over(lambda: self._ledger.compensated(self._lease, intent_id))
+
     def release(self, intent_id: UUID, *, by: str, note: str) -> bool:
         """
         Carry out a word that a done effect may be done once more.

@@ -25,6 +25,7 @@ from airflow_aiflow.runtime.replay import Replay
 from airflow_aiflow.runtime.spool import Spool
 
 if TYPE_CHECKING:
+    from airflow_aiflow.runtime.compensation import Undoable
     from airflow_aiflow.storage.target import Targets
 
 #: Keys the hash of a secret where no seal_key is configured: then it only keeps the secret out of sight.
@@ -72,6 +73,8 @@ class Session:
     step_timeout: float | None = None
     #: Connections to what ``transaction`` changes; made at the first one.
     targets: list[Targets] = field(default_factory=list)
+    #: The effects that this attempt has called and can take back, in the order in which they were done.
+    undoable: list[Undoable] = field(default_factory=list)
 
     @property
     def secrets(self) -> Secrets:

@@ -56,6 +56,7 @@ class DurableTask:
     :param settings: the deployment's.
     :param secrets: texts that Airflow's masker would know.
     :param retries: of the task.
+    :param compensate_on_failure: whether effects are taken back where an attempt fails and no further one follows.
     :param databases: connection id -> address, of the databases that ``flow.transaction`` may change.
     """
 
@@ -75,6 +76,7 @@ class DurableTask:
         retries: int = 3,
         on_clear: OnClear = "auto",
         share_mapped: bool = True,
+        compensate_on_failure: bool = False,
         databases: Mapping[str, str] | None = None,
     ) -> None:
         self.clock: Clock = clock or ManualClock()
@@ -87,6 +89,7 @@ class DurableTask:
         self.execution = ExecutionId(dag_id, run_id, task_id, map_index)
         self._on_clear: OnClear = on_clear
         self._share_mapped = share_mapped
+        self._compensate_on_failure = compensate_on_failure
         #: Whether Airflow hears of a success; ``False``: the process is killed in between.
         self.hears = True
         #: What ran above the task; set another value to run it again, ``None`` to make it unreadable.
@@ -136,7 +139,7 @@ class DurableTask:
 
         :param body: the durable task's body.
         """
-        attempt = self.attempt()
+        attempt, counters = self.attempt(), self._next
         self._last = self._next
         self.retried()
         leases: list[Lease] = []
@@ -146,7 +149,14 @@ class DurableTask:
             return body(flow)
 
         try:
-            value = run_attempt(attempt, self.services, leased)
+            value = run_attempt(
+                attempt,
+                self.services,
+                leased,
+                for_good=(lambda _error: counters.try_number > counters.max_tries)
+                if self._compensate_on_failure
+                else None,
+            )
         except AttemptAsks as asks:
             self.form = asks.form
             raise

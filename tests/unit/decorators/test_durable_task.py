@@ -67,7 +67,7 @@ def test_options_go_to_the_task_and_the_rest_to_airflow(dag: DAG) -> None:
         ({"share_mapped": "no"}, "share_mapped must be True or False, got 'no'"),
         ({"max_recoveries": -1}, "max_recoveries must be a whole number from 0, got -1"),
         ({"recovery": "never"}, "recovery must be 'auto'"),
-        ({"compensate_on_failure": True}, "compensate_on_failure= of a durable task is not built yet"),
+        ({"compensate_on_failure": "yes"}, "compensate_on_failure must be True or False, got .yes."),
         ({"budget": "25 USD"}, "budget= of a durable task is not built yet"),
         ({"labels": {"team": "legal"}}, "labels= of a durable task is not built yet"),
     ],
