@@ -20,7 +20,7 @@ from airflow_aiflow.cli.run_address import task_names
 from airflow_aiflow.durable.attempt import OnClear
 from airflow_aiflow.durable.execution import ExecutionState
 from airflow_aiflow.durable.run_view import ExecutionView
-from airflow_aiflow.durable.sign import Sign, begins_generation
+from airflow_aiflow.durable.sign import Evidence, Sign, begins_generation
 
 NEVER_DURABLE = "never ran durable: Airflow runs it again as always"
 NEW_GENERATION, RESUME = "new generation", "resume"
@@ -146,14 +146,8 @@ def _verdict(view: ExecutionView | None, *, below: bool, wish: OnClear | None) -
     if view is None:
         return NEVER_DURABLE, False
     running = view.state is ExecutionState.RUNNING
-    anew = begins_generation(
-        Sign.CLEARED,
-        view.on_clear or "auto",
-        heard=view.heard,
-        top=not below,
-        requeued=wish == "resume",
-        asked=wish == "fresh",
-    )
+    evidence = Evidence(heard=view.heard, top=not below, wish=wish)
+    anew = begins_generation(Sign.CLEARED, view.on_clear or "auto", evidence)
     state = ("running" if view.live else "interrupted") if running else view.state.value
     why = ""
     if not anew and view.state is ExecutionState.SUCCEEDED and wish is None and view.on_clear != "resume":

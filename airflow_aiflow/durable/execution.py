@@ -67,6 +67,8 @@ class Taken:
     prior_lease_until: datetime | None
     #: Whether other map indexes of this task have recorded steps before this clear.
     siblings: bool = False
+    #: Why a cleared task starts anew or resumes, for people.
+    why: str | None = None
     #: Whether the ledger's server became another one while an attempt was at work: its last commits may be lost.
     failed_over: bool = False
 

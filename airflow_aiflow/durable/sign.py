@@ -7,6 +7,7 @@ generation does.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 
 from airflow_aiflow.durable.attempt import Counters, OnClear
@@ -82,28 +83,56 @@ def is_top(stored: bytes | None, now: bytes | None) -> bool:
     return now is not None and now == stored
 
 
-def begins_generation(
-    sign: Sign,
-    on_clear: OnClear,
-    *,
-    heard: bool = False,
-    top: bool = False,
-    requeued: bool = False,
-    asked: bool = False,
-) -> bool:
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """
+    Hold what a cleared task's start is decided on, beside the sign and the author's word.
+
+    :param heard: whether Airflow had been told of the last attempt's success, so that who cleared it saw it.
+    :param top: whether the task is the top of the clear.
+    :param requeued: whether our own recovery made the clear.
+    :param wish: what who made the clear asked of it; ``None``: nothing.
+    """
+
+    heard: bool = False
+    top: bool = False
+    requeued: bool = False
+    wish: OnClear | None = None
+
+
+def begins_generation(sign: Sign, on_clear: OnClear, evidence: Evidence) -> bool:
     """
     Decide whether an attempt starts anew instead of resuming.
 
     :param sign: what the counters say.
     :param on_clear: the author's or the run's word.
-    :param heard: whether Airflow had been told of the last attempt's success, so that who cleared it saw it.
-    :param top: whether the task is the top of the clear.
-    :param requeued: whether our own recovery made the clear, or who made it asked to resume.
-    :param asked: whether who made the clear asked for a fresh start; counts also where the counters leave open which
-        task was cleared, as of one that ran.
+    :param evidence: of a clear.
     """
-    if sign is Sign.MADE_AGAIN or (asked and sign in (Sign.CLEARED, Sign.AMBIGUOUS)):
-        return True
-    if sign is not Sign.CLEARED or requeued:
-        return False
-    return on_clear == "fresh" or (on_clear == "auto" and heard and top)
+    return start(sign, on_clear, evidence)[0]
+
+
+def start(sign: Sign, on_clear: OnClear, evidence: Evidence) -> tuple[bool, str | None]:
+    """
+    Decide whether an attempt starts anew, and say why, for people.
+
+    A wish for a fresh start counts also where the counters leave open which task was cleared, as of one that ran.
+
+    :return: (whether, why; ``None``: there is nothing to explain).
+    """
+    if sign is Sign.MADE_AGAIN:
+        return True, "the run was made again: steps run again, effects are kept"
+    if evidence.wish == "fresh" and sign in (Sign.CLEARED, Sign.AMBIGUOUS):
+        return True, "cleared with the wish to start anew: steps run again, effects are kept"
+    if sign is not Sign.CLEARED:
+        return False, None
+    if evidence.requeued:
+        return False, "made runnable again by recovery: it resumes"
+    if evidence.wish == "resume":
+        return False, "cleared with the wish to resume"
+    if on_clear == "auto" and evidence.heard and evidence.top:
+        return True, "cleared after a success, nothing above ran again: steps run again, effects are kept"
+    if on_clear == "auto" and evidence.heard:
+        return False, "cleared after a success, below the top of the clear: what has the same input is not run again"
+    if on_clear == "auto":
+        return False, "cleared, and no success of it was seen: it resumes"
+    return on_clear == "fresh", f'cleared, with on_clear="{on_clear}"'

@@ -131,7 +131,10 @@ class DurableLLMOperator(AsksPersons, LLMOperator):
         )
 
     def _recorded(self, flow: Flow, request: LlmRequest) -> dict[str, Any]:
-        from airflow_aiflow.durable.fingerprint import fingerprint
+        from itertools import zip_longest
+
+        from airflow_aiflow.durable.fingerprint import print_parts
+        from airflow_aiflow.llm.call import OUTPUT_TYPE, PART_NAMES
         from airflow_aiflow.llm.retry import call_with_retries
         from airflow_aiflow.runtime.steps import Ran, StepCall, run_step
 
@@ -143,12 +146,15 @@ class DurableLLMOperator(AsksPersons, LLMOperator):
             answer = call_with_retries(services.models(), request, clock=services.clock)
             return Ran(_plain(answer), answer.usage)
 
+        parts = zip_longest(PART_NAMES, request.fingerprint_parts(), fillvalue=OUTPUT_TYPE)
+        printed = print_parts([("kind", "llm operator"), *parts])
         recorded: dict[str, Any] = run_step(
             flow._session,
             StepCall(
                 kind="llm",
                 name=STEP,
-                fingerprint=fingerprint("llm operator", *request.fingerprint_parts()),
+                fingerprint=printed.digest,
+                printed=printed,
                 run=ask,
                 as_type={"output": self.output_type},
             ),

@@ -72,6 +72,8 @@ class Journal:
         :param taken: the take-over.
         :param recorded: model calls among the recorded steps.
         """
+        if taken.why is not None:
+            self._host.log(f"aiflow: {taken.why}")
         if not self._expected:
             self._host.log(f"aiflow: attempt {taken.number}, generation {taken.generation}: nothing recorded yet")
             return

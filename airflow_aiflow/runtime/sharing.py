@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from airflow_aiflow.durable.failpoint import failpoint
 from airflow_aiflow.durable.record import StepRecord
 from airflow_aiflow.durable.seal import seal
 from airflow_aiflow.runtime.replay import Slot
@@ -58,5 +59,7 @@ def shared(session: Session, slot: Slot) -> StepRecord | None:
     parts = sealed_parts(session, theirs.step_key, theirs.fingerprint, theirs.result, theirs.ended_at)
     ours = replace(theirs, fence=session.taken.lease.fence, usage=None, seal=seal(**parts))
     told = {"name": theirs.name, "kind": theirs.kind, "shared_from": found.execution_pk}
+    failpoint("before_record", theirs.name)
     prior = session.recorder.step(ours, told)
+    failpoint("after_record", theirs.name)
     return theirs if prior is None else prior

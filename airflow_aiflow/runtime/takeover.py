@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from airflow_aiflow.durable.attempt import Attempt, Owner
 from airflow_aiflow.durable.execution import ExecutionState, Standing, Taken
 from airflow_aiflow.durable.ports import Clock, Ledger
 from airflow_aiflow.durable.settings import FlowSettings
-from airflow_aiflow.durable.sign import Sign, begins_generation, is_requeue, is_top, read_sign
+from airflow_aiflow.durable.sign import Evidence, Sign, is_requeue, is_top, read_sign, start
 from airflow_aiflow.exceptions import AttemptSuperseded, LedgerError, LedgerUnavailableError
 from airflow_aiflow.runtime import process
 from airflow_aiflow.runtime.patience import Patience
@@ -54,12 +55,13 @@ def take_over(attempt: Attempt, ledger: Ledger, settings: FlowSettings, clock: C
                 patience.over(partial(ledger.want, standing.execution_pk, standing.fence, attempt.counters.ti_id))
             if not _freed(standing, look, settings, clock):
                 continue
+        anew, why = _start(sign, attempt, standing)
         try:
             taken = ledger.take_over(
                 attempt,
                 sign=sign,
                 seen=standing.fence if standing else None,
-                new_generation=_begins_generation(sign, attempt, standing),
+                new_generation=anew,
                 ttl=ttl,
             )
         except LedgerUnavailableError:
@@ -67,21 +69,20 @@ def take_over(attempt: Attempt, ledger: Ledger, settings: FlowSettings, clock: C
             answer_lost = True
             continue
         if taken is not None:
-            return taken
+            return replace(taken, why=why)
     raise LedgerError(f"{attempt.execution}: {MOST_ROUNDS} take-overs failed in a row; this attempt gives up")
 
 
-def _begins_generation(sign: Sign, attempt: Attempt, standing: Standing | None) -> bool:
+def _start(sign: Sign, attempt: Attempt, standing: Standing | None) -> tuple[bool, str | None]:
     if standing is None:
-        return False
-    return begins_generation(
-        sign,
-        attempt.on_clear,
+        return False, None
+    evidence = Evidence(
         heard=standing.heard,
         top=is_top(standing.upstream_digest, attempt.upstream_digest),
-        requeued=standing.wish == "resume" or is_requeue(attempt.counters, standing.requeued_at),
-        asked=standing.wish == "fresh",
+        requeued=is_requeue(attempt.counters, standing.requeued_at),
+        wish=standing.wish,
     )
+    return start(sign, attempt.on_clear, evidence)
 
 
 def _freed(standing: Standing, look: Callable[[], Standing | None], settings: FlowSettings, clock: Clock) -> bool:

@@ -99,7 +99,7 @@ def test_the_ledger_tells_what_happened(airflow: Airflow) -> None:
         ran,
     )
     assert rows == [
-        ("lonely", "succeeded", True, 1, 2, 2, 0, True, False),
+        ("lonely", "succeeded", True, 1, 2, 2, 0, True, True),
         ("work", "succeeded", True, 1, 2, 2, 0, True, True),
     ]
     assert ran.seen == [(1, 1, False)] * 2

@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from airflow_aiflow.durable.attempt import NOTHING_ABOVE, Counters, OnClear, digest_upstream
-from airflow_aiflow.durable.sign import Sign, begins_generation, is_requeue, is_top, read_sign
+from airflow_aiflow.durable.sign import Evidence, Sign, begins_generation, is_requeue, is_top, read_sign, start
 
 
 def ti(number: int) -> UUID:
@@ -78,43 +78,50 @@ def test_no_order_of_the_rows_gives_an_older_attempt_a_start() -> None:
 
 
 WORDS: tuple[OnClear, ...] = ("auto", "resume", "fresh")
+SEEN = Evidence(heard=True, top=True)
 
 #: (what happened, sign, evidence) -> what each of the three words does: True starts anew.
-GENERATIONS: list[tuple[str, Sign, dict[str, bool], tuple[bool, bool, bool]]] = [
-    (
-        "a clear of a success that was seen, nothing above ran again",
-        Sign.CLEARED,
-        {"heard": True, "top": True},
-        (1, 0, 1),
-    ),
-    ("... and something above ran again, or can't be read", Sign.CLEARED, {"heard": True, "top": False}, (0, 0, 1)),
-    ("a clear of what failed, or of a success that nobody saw", Sign.CLEARED, {"heard": False, "top": True}, (0, 0, 1)),
-    ("a clear of neither", Sign.CLEARED, {}, (0, 0, 1)),
-    ("our own recovery", Sign.CLEARED, {"requeued": True}, (0, 0, 0)),
-    ("our own recovery of a success", Sign.CLEARED, {"requeued": True, "heard": True, "top": True}, (0, 0, 0)),
-    ("a clear with the wish to start anew", Sign.CLEARED, {"asked": True}, (1, 1, 1)),
-    ("the run was made again", Sign.MADE_AGAIN, {}, (1, 1, 1)),
-    ("an automatic retry of a success that was not recorded", Sign.RETRY, {"heard": True, "top": True}, (0, 0, 0)),
-    ("another task was cleared", Sign.AMBIGUOUS, {"heard": True, "top": True}, (0, 0, 0)),
-    ("a clear while it ran, with the wish to start anew", Sign.AMBIGUOUS, {"asked": True}, (1, 1, 1)),
-    ("a reschedule", Sign.SAME, {"heard": True, "top": True}, (0, 0, 0)),
-    ("the first attempt", Sign.FIRST, {"top": True}, (0, 0, 0)),
+GENERATIONS: list[tuple[str, Sign, Evidence, tuple[bool, bool, bool]]] = [
+    ("a clear of a success that was seen, nothing above ran again", Sign.CLEARED, SEEN, (True, False, True)),
+    ("... something above ran again, or can't be read", Sign.CLEARED, Evidence(heard=True), (False, False, True)),
+    ("a clear of what failed, or was not heard of", Sign.CLEARED, Evidence(top=True), (False, False, True)),
+    ("a clear of neither", Sign.CLEARED, Evidence(), (False, False, True)),
+    ("our own recovery", Sign.CLEARED, Evidence(requeued=True), (False, False, False)),
+    ("our own recovery of a success", Sign.CLEARED, replace(SEEN, requeued=True), (False, False, False)),
+    ("a clear with the wish to start anew", Sign.CLEARED, Evidence(wish="fresh"), (True, True, True)),
+    ("a clear with the wish to resume", Sign.CLEARED, replace(SEEN, wish="resume"), (False, False, False)),
+    ("a clear while it ran, with the wish to start anew", Sign.AMBIGUOUS, Evidence(wish="fresh"), (True, True, True)),
+    ("the run was made again", Sign.MADE_AGAIN, Evidence(wish="resume"), (True, True, True)),
+    ("an automatic retry", Sign.RETRY, replace(SEEN, wish="fresh"), (False, False, False)),
+    ("another task was cleared", Sign.AMBIGUOUS, SEEN, (False, False, False)),
+    ("a reschedule", Sign.SAME, replace(SEEN, wish="fresh"), (False, False, False)),
+    ("the first attempt", Sign.FIRST, replace(SEEN, wish="fresh"), (False, False, False)),
 ]
 
 
 @pytest.mark.parametrize(
     ("sign", "evidence", "anew"), [row[1:] for row in GENERATIONS], ids=[r[0] for r in GENERATIONS]
 )
-def test_what_starts_anew(sign: Sign, evidence: dict[str, bool], anew: tuple[bool, bool, bool]) -> None:
-    assert tuple(begins_generation(sign, word, **evidence) for word in WORDS) == tuple(map(bool, anew))
+def test_what_starts_anew(sign: Sign, evidence: Evidence, anew: tuple[bool, bool, bool]) -> None:
+    assert tuple(begins_generation(sign, word, evidence) for word in WORDS) == anew
 
 
 @pytest.mark.parametrize("sign", set(Sign) - {Sign.CLEARED, Sign.AMBIGUOUS, Sign.MADE_AGAIN})
 def test_nothing_but_a_clear_or_a_new_run_starts_anew(sign: Sign) -> None:
-    flags = ("heard", "top", "requeued", "asked")
-    for values in itertools.product((True, False), repeat=4):
+    for flags in itertools.product((True, False), (True, False), (True, False), (None, *WORDS)):
         for word in WORDS:
-            assert not begins_generation(sign, word, **dict(zip(flags, values, strict=True)))
+            assert not begins_generation(sign, word, Evidence(*flags))
+
+
+def test_what_a_clear_did_is_explained_and_a_retry_needs_no_words() -> None:
+    for _, sign, evidence, anew in GENERATIONS:
+        for word, begins in zip(WORDS, anew, strict=True):
+            why = start(sign, word, evidence)[1]
+            if sign is Sign.CLEARED or begins:
+                assert why
+            else:
+                assert why is None
+    assert start(Sign.CLEARED, "auto", SEEN)[1] != start(Sign.CLEARED, "auto", Evidence(heard=True))[1]
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,7 @@ def test_a_cleared_success(word: OnClear, above: str, generation: int) -> None:
     assert task.run(body) == (2, generation)
     assert len(body.steps) == generation, "a new generation computes again"
     assert len(body.sent) == 1, "an effect never depends on it"
+    assert any(line.startswith("aiflow: cleared") for line in task.host.lines), "the log says why"
 
 
 def test_a_cleared_failure_resumes() -> None:
