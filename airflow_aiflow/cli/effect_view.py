@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import os
 from datetime import datetime
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from airflow_aiflow.durable.effect import EffectRecord, EffectState
 from airflow_aiflow.durable.identity import OWN_KEY, UNMAPPED, ExecutionId, idempotency_key
 from airflow_aiflow.durable.inbox import InboxEntry, IntentRecord, Question
 from airflow_aiflow.durable.record import Stored
 from airflow_aiflow.exceptions import PayloadError
+
+if TYPE_CHECKING:
+    from airflow_aiflow.storage.payload_cipher import PayloadCipher
 
 #: Where Airflow reads the keys from the environment; a command has no other way to them.
 KEYS = "AIRFLOW__AIFLOW__PAYLOAD_KEYS"
@@ -293,14 +296,18 @@ def readable(stored: Stored) -> Any:
         return f"(not readable here: {error})"
 
 
-def _opened(stored: Stored) -> bytes | str:
+def payload_cipher() -> PayloadCipher:
+    """Give what locks and opens payloads, with the keys of the environment."""
     from airflow_aiflow.storage.payload_cipher import PayloadCipher
 
+    return PayloadCipher([key.strip().encode() for key in os.environ.get(KEYS, "").split(",") if key.strip()])
+
+
+def _opened(stored: Stored) -> bytes | str:
     if stored.inline is None:
         assert stored.sha256 is not None
         return f"(too large for the ledger: the artifact with SHA-256 {stored.sha256.hex()})"
-    keys = [key.strip().encode() for key in os.environ.get(KEYS, "").split(",") if key.strip()]
-    return PayloadCipher(keys).open(stored.inline, "it")
+    return payload_cipher().open(stored.inline, "it")
 
 
 def _masked(value: Any) -> Any:

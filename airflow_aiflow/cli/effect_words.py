@@ -13,6 +13,7 @@ from typing import Any
 
 from airflow_aiflow.cli.api_address import VARIABLE, find_api
 from airflow_aiflow.cli.effect_lists import find_entry
+from airflow_aiflow.cli.effect_view import KEYS, payload_cipher
 from airflow_aiflow.cli.ledger_inbox import open_inbox
 from airflow_aiflow.cli.output import FINDING, OK, show
 from airflow_aiflow.durable.identity import ExecutionId
@@ -20,6 +21,9 @@ from airflow_aiflow.durable.inbox import DID_NOT_HAPPEN, FAIL, HAPPENED, Inbox, 
 from airflow_aiflow.durable.payload import encode
 from airflow_aiflow.durable.record import Stored
 from airflow_aiflow.exceptions import AiflowConfigError, AiflowError
+
+#: Most bytes of a result that a person gives: it lies in the ledger's row, and people type less.
+LARGEST_RESULT = 1024**2
 
 #: What the first two options of a doubt say about its call.
 DECISIONS = {HAPPENED: "happened", DID_NOT_HAPPEN: "did_not_happen"}
@@ -37,7 +41,7 @@ def run_resolve(options: argparse.Namespace) -> int:
         if options.fail:
             said, word = FAIL, inbox.answer(number, FAIL, by=by, note=note)
         elif options.happened:
-            result = None if options.result is None else Stored(inline=_encoded(options.result[0]))
+            result = None if options.result is None else _stored(inbox, number, options.result[0])
             said, word = "happened", inbox.resolve(number, "happened", by=by, note=note, result=result)
         else:
             said, word = "did_not_happen", inbox.resolve(number, "did_not_happen", by=by, note=note)
@@ -89,8 +93,23 @@ def _option(question: Question, text: str) -> str:
     raise AiflowConfigError(f"#{question.number} takes one of {shown}; got {text!r}. Nothing was answered")
 
 
-def _encoded(result: Any) -> bytes:
-    return encode(result).data
+def _stored(inbox: Inbox, number: int, result: Any) -> Stored:
+    """Store a result as a task would: encrypted where the ledger's payloads are."""
+    from airflow_aiflow.storage.payload_cipher import MAGIC
+
+    data, cipher = encode(result).data, payload_cipher()
+    if len(data) > LARGEST_RESULT:
+        raise AiflowConfigError(
+            f"the result has {len(data):,} bytes, at most {LARGEST_RESULT:,} are taken here: give a reference to what "
+            f"is large. Nothing was changed"
+        )
+    effect = inbox.effect_numbered(number)
+    if not cipher.active and effect is not None and (effect.request.inline or b"").startswith(MAGIC):
+        raise AiflowConfigError(
+            f"the payloads of this ledger are encrypted: set {KEYS} to the deployment's keys, so that the result is as "
+            f"well. Nothing was changed"
+        )
+    return Stored(inline=cipher.lock(data))
 
 
 def _waiting_question(inbox: Inbox, number: int) -> Question | None:

@@ -220,6 +220,29 @@ def test_an_encrypted_request_is_shown_where_the_keys_are(desk: Desk, monkeypatc
     assert "number=4711" in desk.said
 
 
+def test_a_result_is_encrypted_where_the_request_is(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    from cryptography.fernet import Fernet
+
+    from airflow_aiflow.storage.payload_cipher import PayloadCipher
+
+    cipher = PayloadCipher([key := Fernet.generate_key()])
+    taken, effect = start(desk.ledger), an_effect()
+    intent = an_intent(effect, request=cipher.lock(REQUEST))
+    desk.ledger.intend(taken.lease, intent)
+    desk.ledger.doubt(taken.lease, intent.intent_id)
+    words = ("resolve", str(desk.effect(effect).number), "--happened", "--result", '"private"')
+    assert desk(*words) == 1
+    assert "AIRFLOW__AIFLOW__PAYLOAD_KEYS" in desk.complained
+    assert desk.effect(effect).state == "in_doubt"
+    monkeypatch.setenv("AIRFLOW__AIFLOW__PAYLOAD_KEYS", key.decode())
+    assert desk(*words) == 0
+    stored = desk.effect(effect).result
+    assert stored is not None
+    assert stored.inline is not None
+    assert b"private" not in stored.inline
+    assert decode(cipher.open(stored.inline, "it")) == "private"
+
+
 def test_an_unknown_number_is_a_finding(desk: Desk) -> None:
     assert desk("show", "999999999") == 1
     assert "#999999999 is nothing in this ledger" in desk.complained
@@ -257,8 +280,11 @@ def test_a_result_that_is_not_json_changes_nothing(desk: Desk, result: str) -> N
     assert desk.effect(found.effect).state == "in_doubt"
 
 
-def test_a_result_that_can_not_be_stored_changes_nothing(desk: Desk) -> None:
+def test_a_result_that_can_not_be_stored_changes_nothing(desk: Desk, tmp_path: Path) -> None:
     _, found = desk.doubt()
+    (tmp_path / "large.json").write_text(f'"{"x" * 1024**2}"')
+    assert desk("resolve", str(found.number), "--happened", "--result", f"@{tmp_path / 'large.json'}") == 1
+    assert "1,048,578 bytes" in desk.complained
     assert desk("resolve", str(found.number), "--happened", "--result", '"\\ud800"') == 1
     assert "surrogate" in desk.complained
     assert desk.effect(found.effect).state == "in_doubt"
