@@ -42,6 +42,18 @@ def test_every_field_of_a_step_comes_back(ledger: Ledger) -> None:
         assert type(back[step.name].result.inline) in (bytes, type(None))
 
 
+def test_which_attempt_held_which_fence_comes_back(ledger: Ledger) -> None:
+    """A restarted process takes over as the same attempt: a fence more, and no number."""
+    execution = an_execution()
+    attempt = an_attempt(execution)
+    take(ledger, attempt)
+    take(ledger, attempt)
+    taken = take(ledger, an_attempt(execution, 2))
+    assert ledger.recorded(taken.lease, 1).numbers == {1: 1, 2: 1, 3: 2}
+    other = start(ledger)
+    assert ledger.recorded(other.lease, 1).numbers == {1: 1}
+
+
 def test_a_moment_of_another_zone_is_the_same_moment(ledger: Ledger) -> None:
     taken = start(ledger)
     moment = datetime(2026, 7, 1, 5, 30, 1, 999999, tzinfo=timezone(timedelta(hours=-9.5)))

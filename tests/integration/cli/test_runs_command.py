@@ -1,4 +1,4 @@
-"""`aiflow runs show | steps | clear` over a real ledger; Airflow's API is a stand-in here, a real one in tests/airflow."""
+"""`aiflow runs show | steps | clear` over a real ledger; Airflow's API is a stand-in; a real one is in tests/airflow."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any
 
+import psycopg
 import pytest
 
 from airflow_aiflow.cli.__main__ import main
@@ -18,6 +19,7 @@ from airflow_aiflow.runtime.clock import SystemClock
 from airflow_aiflow.runtime.flow import Flow
 from airflow_aiflow.storage.migrate import upgrade
 from airflow_aiflow.storage.postgres import PostgresLedger
+from airflow_aiflow.storage.postgres_runs import PostgresRuns
 from airflow_aiflow.testing import DurableTask
 from tests.airflow_api import PASSWORD, TOKEN, AirflowStandIn, serving
 
@@ -295,6 +297,20 @@ def test_a_refused_clear_leaves_no_wish(
     assert booked[0].run(lambda flow: flow.generation) == 1
 
 
+def test_a_wish_whose_clear_nobody_heard_of_does_not_wait_for_ever(booked: list[DurableTask], dsn: str) -> None:
+    """The command was killed, or Airflow's answer lost: what a person clears next month is another clear."""
+    runs = PostgresRuns.connect(dsn)
+    [pk, other, *_] = [view.execution_pk for view in runs.executions(DAG, booked[0].execution.run_id)]
+    runs.wish([pk, other], "fresh")
+    runs.close()
+    with psycopg.connect(dsn) as connection_:
+        connection_.execute("update aiflow.wish set at = at - interval '11 minutes' where execution_id = %s", (pk,))
+    for one, generation in zip(booked, (1, 2), strict=False):
+        one.cleared()
+        one.upstream_digest = None
+        assert one.run(lambda flow: flow.generation) == generation
+
+
 def test_a_task_that_the_run_does_not_have_clears_nothing(
     booked: list[DurableTask], airflow: AirflowStandIn, aiflow: Callable[..., tuple[int, Any]]
 ) -> None:
@@ -308,8 +324,6 @@ def test_a_task_that_the_run_does_not_have_clears_nothing(
 def test_a_task_that_waits_for_an_answer_is_not_cleared(
     booked: list[DurableTask], airflow: AirflowStandIn, aiflow: Callable[..., tuple[int, Any]], dsn: str
 ) -> None:
-    import psycopg
-
     with psycopg.connect(dsn) as connection_:
         pk = connection_.execute(
             "update aiflow.execution set state = 'paused', finished_at = null, result = null, result_sha256 = null, "
