@@ -1,4 +1,4 @@
-"""`aiflow runs show | steps | clear` over a real ledger; Airflow's API is a stand-in; a real one is in tests/airflow."""
+"""`aiflow runs show | steps | clear` over a real ledger; Airflow's API is a stand-in; a real one in tests/airflow."""
 
 from __future__ import annotations
 
