@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from airflow_aiflow.durable.identity import ExecutionId
-from airflow_aiflow.durable.inbox import DID_NOT_HAPPEN, HAPPENED, Inbox
+from airflow_aiflow.durable.inbox import DID_NOT_HAPPEN, FAIL, HAPPENED, Inbox
 from airflow_aiflow.durable.ports import Clock
 from airflow_aiflow.exceptions import AirflowRefusedError
 from airflow_aiflow.hooks.airflow_api import AirflowApi
@@ -83,7 +83,7 @@ def let_go(
     if form is None:
         return _told("later")
     still_open = sorted(number for number in form.numbers if _is_open(inbox, number))
-    if still_open:
+    if still_open and option != FAIL:  # who shall fail waits for nothing more
         return _told("asks more", open=", ".join(f"#{number}" for number in still_open))
     _wait_until_safe([form.created_at, parked_at, _begun(instance)], clock)
     respond(api, execution, _nearest(form, option))

@@ -126,6 +126,13 @@ def test_a_form_that_asks_more_is_left_open() -> None:
     assert "#9" in found.sentence
 
 
+def test_who_shall_fail_is_let_go_though_the_doubt_stays() -> None:
+    clock = ManualClock()
+    api = Api(clock, "awaiting_input")
+    assert told(api, clock, 7, 8, option="Fail the task").outcome == "told"
+    assert api.patched[0]["chosen_options"] == ["Fail the task (#8)"]
+
+
 def test_an_answer_of_ones_own_is_found_among_the_options() -> None:
     clock = ManualClock()
     api = Api(clock, "awaiting_input", options=["Approve (#7)", "Reject (#7)"])
