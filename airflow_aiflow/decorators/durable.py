@@ -48,8 +48,8 @@ class DurableDecoratedOperator(AsksPersons, DecoratedOperator, PythonOperator):
     :param op_args: its positional arguments, templated.
     :param op_kwargs: its keyword arguments, templated.
     :param on_clear: what a cleared task does: ``auto``, ``resume`` or ``fresh``; ``None``: the deployment's word.
-    :param compensate_on_failure: whether the effects that have ``compensate=`` are taken back, the last one first, where
-        the task fails and no further try follows.
+    :param compensate_on_failure: whether effects with ``compensate=`` are taken back, the last one first, where the
+        task fails and no further try follows.
     :param step_timeout: seconds, or a ``timedelta``, for steps that name no ``timeout``.
     :param lease: seconds for which a heartbeat gives the right to work; the heartbeat is a third of it.
     :param recovery: ``auto``.

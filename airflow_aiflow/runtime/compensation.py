@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_aiflow.durable.effect import EffectRecord, EffectState
-from airflow_aiflow.durable.failpoint import failpoint
 from airflow_aiflow.durable.fingerprint import fingerprint
 from airflow_aiflow.durable.identity import OWN_KEY, EffectId, idempotency_key
 from airflow_aiflow.durable.policy import EffectOptions
@@ -137,7 +136,6 @@ def undo(session: Session, done: Undoable, found: EffectRecord) -> None:
         dedup_ttl=None,
     )
     EffectCall(session, target.name, request.fn, (), options, lambda _name, _options: target, request=request).run()
-    failpoint("before_compensated", found.effect.name)
     _note_compensated(session, found)
 
 

@@ -1,7 +1,8 @@
 """
 Seal the result of an effect to its intent, so that one which was edited or copied by hand is refused by name.
 
-Not covered: a result without a seal is taken as a person's answer to a doubt, which carries none yet.
+A result that a person gave has no seal where the person had no key. It is accepted where the decision on that very call
+says that it happened, and by whom; without such a decision a result without a seal is refused.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from airflow_aiflow.durable.effect import EffectRecord
 from airflow_aiflow.durable.execution import Lease
 from airflow_aiflow.durable.record import Stored
 from airflow_aiflow.durable.seal import seal, verify
+from airflow_aiflow.exceptions import SealError
 from airflow_aiflow.runtime.payloads import result_hash
 
 
@@ -38,8 +40,16 @@ def check_effect(key: bytes | None, found: EffectRecord) -> None:
 
     :raises SealError: naming the effect.
     """
-    if found.result is None or found.seal is None:
+    if found.result is None:
         return
+    if found.seal is None:
+        if found.decision == "happened":
+            return
+        raise SealError(
+            f"the result of effect '{found.effect.name}' (#{found.number}) has no seal, and nobody decided that it "
+            f"happened: the row was edited by hand. Restore it, or release the effect: aiflow effects release "
+            f"{found.number}"
+        )
     parts = _parts(key, found.lease, found.generation, found.intent_id, found.request_fp, found.result)
     verify(found.seal, step=found.effect.name, **parts)
 

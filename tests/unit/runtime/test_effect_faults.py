@@ -27,6 +27,7 @@ from airflow_aiflow.runtime import payloads
 from airflow_aiflow.runtime.attempt_run import open_flow
 from airflow_aiflow.runtime.clock import SystemClock
 from airflow_aiflow.runtime.current import current_flow
+from airflow_aiflow.runtime.effect_seal import seal_effect
 from airflow_aiflow.runtime.flow import Flow
 from airflow_aiflow.runtime.requests import EffectContext
 from airflow_aiflow.storage.memory import MemoryLedger
@@ -513,7 +514,9 @@ def test_a_late_outcome_beside_a_policys_retry_is_kept_told_and_replayed() -> No
     def late_first(intent_id: object, *rest: object, **more: object) -> object:
         ledger.settle = real  # type: ignore[method-assign]
         # The frozen first call comes back a moment before the second one is recorded.
-        real(OPEN[0], "succeeded", result=Stored(inline=b'"by the first"'))
+        first, result = ledger._tables.intents[OPEN[0]][1], Stored(inline=b'"by the first"')
+        seal = seal_effect(None, first.lease, first.generation, first.intent_id, first.request_fp, result)
+        real(OPEN[0], "succeeded", result=result, seal=seal)
         return real(intent_id, *rest, **more)  # type: ignore[arg-type]
 
     OPEN.clear()
