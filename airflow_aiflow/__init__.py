@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from airflow_aiflow.decorators.functions import effect as effect
+    from airflow_aiflow.decorators.functions import step as step
     from airflow_aiflow.decorators.typed import durable as durable
     from airflow_aiflow.durable.artifact import ArtifactRef as ArtifactRef
     from airflow_aiflow.durable.effect_context import EffectContext as EffectContext
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from airflow_aiflow.durable.reconcile import Intent as Intent
     from airflow_aiflow.durable.reconcile import StillPending as StillPending
     from airflow_aiflow.exceptions import EffectNotAppliedError as EffectNotAppliedError
+    from airflow_aiflow.operators.once import once as once
     from airflow_aiflow.runtime.async_flow import AsyncFlow as AsyncFlow
     from airflow_aiflow.runtime.current import current_flow as current_flow
     from airflow_aiflow.runtime.flow import Flow as Flow
@@ -35,6 +38,9 @@ _HOMES = {
     "Intent": "durable.reconcile",
     "StillPending": "durable.reconcile",
     "JobStatus": "durable.job",
+    "effect": "decorators.functions",
+    "once": "operators.once",
+    "step": "decorators.functions",
     "durable": "durable",  # the sub-package itself, which is the decorator too
 }
 
@@ -52,6 +58,9 @@ __all__ = [
     "StillPending",
     "current_flow",
     "durable",
+    "effect",
+    "once",
+    "step",
 ]
 
 

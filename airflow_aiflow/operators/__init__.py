@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from airflow_aiflow.operators.effect import EffectOperator as EffectOperator
     from airflow_aiflow.operators.llm import DurableLLMOperator as DurableLLMOperator
 
 #: Public name -> module.
 _HOMES = {
     "DurableLLMOperator": "llm",
+    "EffectOperator": "effect",
 }
 
-__all__ = ["DurableLLMOperator"]
+__all__ = ["DurableLLMOperator", "EffectOperator"]
 
 
 def __getattr__(name: str) -> Any:

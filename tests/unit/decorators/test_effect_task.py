@@ -11,7 +11,8 @@ import pytest
 from airflow.sdk import DAG, task
 from airflow.serialization.serialized_objects import DagSerialization
 
-from airflow_aiflow.decorators.effect import EffectDecoratedOperator, EffectTask, checked_key
+from airflow_aiflow.decorators.effect import EffectDecoratedOperator, EffectTask
+from airflow_aiflow.decorators.effect_key import checked_key
 from airflow_aiflow.exceptions import EffectOptionError, FlowOptionError
 
 
