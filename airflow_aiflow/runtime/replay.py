@@ -66,6 +66,8 @@ class Replay:
         }
         #: The effects that this attempt has called so far.
         self.reached: set[EffectId] = set()
+        #: What earlier generations did in targets, by step key; ``None``: not asked yet.
+        self.earlier: dict[bytes, StepRecord] | None = None
         self._numbers: dict[tuple[UnitPath, str, bytes], _Numbers] = {}
         self._lock = threading.Lock()
 

@@ -34,7 +34,7 @@ def run_statements(
     :param cursor: of psycopg 3.
     :param statements: one SQL statement each.
     :param parameters: the same for each of them; ``None`` or empty: a ``%`` in a statement stands for itself.
-    :param result: reads what a statement gave from the cursor, as ``fetch_all_handler`` does; ``None``: nothing is read.
+    :param result: reads what a statement gave from the cursor, as ``fetch_all_handler`` does; ``None``: nothing does.
     :return: what ``result`` gave for each.
     """
     results = []

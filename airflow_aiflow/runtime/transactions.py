@@ -265,8 +265,20 @@ class TransactionCall:
 
     def _refuse_lost_row(self, known: StepRecord | None, store_id: UUID) -> None:
         """Refuse to do again what our own ledger knows as done, though the target does not."""
+        known = known or self._earlier()
         if known is not None:
             raise another_store(self._effect, self._conn_id, known, store_id)
+
+    def _earlier(self) -> StepRecord | None:
+        """Look for the effect in what earlier generations of this execution did; they are read at the first look."""
+        session, replay = self._session, self._session.replay
+        if replay.earlier is None:
+            found: dict[bytes, StepRecord] = {}
+            for generation in range(1, session.taken.generation):
+                recorded = session.services.ledger.recorded(session.taken.lease, generation)
+                found |= {step.step_key: step for step in recorded.steps if step.kind == KIND}
+            replay.earlier = found
+        return replay.earlier.get(self._step_key)
 
     def _act(self, connection: TargetConnection) -> tuple[Stored, bool, Any]:
         """Call the author's function; give its stored result, whether that left a secret out, and the result."""
