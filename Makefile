@@ -2,14 +2,17 @@
 #
 #   make test ARGS="tests/unit -k lease"      ARGS goes to the program behind the command
 #   make test PYTHON=python3.13               another Python; the environment is made anew for it
+#   make chaos N=500 SEED=7                   so many executions, the chances of that seed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench check format docs clean
+.PHONY: help demo test bench check verify crash-report chaos peer-report format docs clean
 MAKEFLAGS += --no-builtin-rules --no-print-directory
 
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
+# Of make chaos; also as ARGS="N=500".
+N ?= $(or $(patsubst N=%,%,$(filter N=%,$(ARGS))),100)
 
 # Tried in this order; the first that is 3.11 to 3.13 is taken.
 PYTHON ?= $(BIN)/python python3.11 python3.12 python3.13 python3
@@ -33,7 +36,7 @@ exit 1
 endef
 
 help: ## show these lines
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo '  ARGS="..." is passed on, for example: make test ARGS="-k lease", make demo ARGS=--json'
 
 demo: ## start the whole stack, kill a run half way and watch it resume
@@ -53,6 +56,22 @@ check: ## lint, formatting and types
 	@status=0; for tool in "ruff check" "ruff format --check" mypy; do \
 		echo "$$tool"; $(BIN)/$$tool || status=1; \
 	done; exit $$status
+
+verify: ## check the protocol's model: what must hold holds, each safeguard is needed (spin and gcc)
+	$(call prepare,dev)
+	@$(BIN)/python tools/verify.py $(ARGS)
+
+crash-report: ## kill real processes at every crash site in every situation; measured beside expected
+	$(call prepare,dev)
+	@$(BIN)/python -m tests.crash.matrix $(ARGS)
+
+chaos: ## a random campaign of kills, stops, restarts and cut connections; N executions
+	$(call prepare,dev)
+	@$(BIN)/python -m tests.crash.chaos --number $(N) $(if $(SEED),--seed $(SEED)) $(filter-out N=%,$(ARGS))
+
+peer-report: ## fourteen faults: what ours does, and what common-ai's durable agent does, in a real Airflow
+	$(call prepare,dev)
+	@$(BIN)/python -m tests.peer $(ARGS)
 
 format: ## put the code into its form and mend what can be mended safely
 	$(call prepare,dev)

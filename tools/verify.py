@@ -48,7 +48,7 @@ DEPTH = 100_000
 #: Property -> how the checker words its violation.
 PROPERTIES = {
     "P0": "(ti>=last_ti)",
-    "P1": "(calls<=(1+permits))",
+    "P1": "(allowed>0)",
     "P1S": "(applied<=1)",
     "P3": "!(brought[i])",
     "P4": "(started<",

@@ -68,7 +68,7 @@ byte asked_about = 0;
 byte alive = 0, started = 0, asked_ti = 0, form = 0;
 
 /* --- what only the checker sees --- */
-byte calls = 0, applied = 0, permits = 0, words = 0;
+byte allowed = 1, applied = 0, words = 0; /* calls that still may be made; at most 2 counts of the other */
 bool called[MAXI + 1], may_call[MAXI + 1], brought[MAXI + 1];
 bool released = false, second = false;
 
@@ -128,7 +128,7 @@ inline decide(f, i, what) {
             assert(current == i);
             decision[current] = what;
             if :: what == HAPPENED -> state = SUCCEEDED
-               :: else -> state = FAILED; if :: called[i] -> permits++; called[i] = false :: else fi
+               :: else -> state = FAILED; if :: called[i] -> allowed++; called[i] = false :: else fi
             fi
         :: else
         fi
@@ -147,7 +147,7 @@ inline resolve(i, meant, what) {
             assert(current == meant);
             decision[current] = what;
             if :: what == HAPPENED -> state = SUCCEEDED
-               :: else -> state = FAILED; if :: called[current] -> permits++; called[current] = false :: else fi
+               :: else -> state = FAILED; if :: called[current] -> allowed++; called[current] = false :: else fi
             fi
         :: else
         fi
@@ -180,7 +180,7 @@ inline settle(i, what) {
             :: what == YES && of_repeat[i] == repeated && state < SUCCEEDED -> state = SUCCEEDED
             :: what == NOT_APPLIED && i == current && state < FAILED ->
                 state = FAILED;
-                if :: called[i] -> permits++; called[i] = false :: else fi
+                if :: called[i] -> allowed++; called[i] = false :: else fi
             :: else
             fi
         :: else
@@ -211,7 +211,7 @@ inline finish(f, good) {
 
 /* STATEMENT release. */
 inline release() {
-    d_step { if :: state == SUCCEEDED -> state = RELEASED; permits++ :: else fi }
+    d_step { if :: state == SUCCEEDED -> state = RELEASED; allowed++ :: else fi }
 }
 
 inline start(ti) { started++; alive++; run Attempt(ti) }
@@ -309,18 +309,16 @@ begin:
     :: atomic {
         /* The call. P1: each beyond the first has a word for it. P1S: with STRICT, never applied twice. */
         may_call[own] = false;
-        calls++;
-        if /* decided while this was frozen: the word has been counted without this call */
-        :: decision[own] == AGAIN -> permits++
-        :: else -> called[own] = true
+        if
+        :: decision[own] == AGAIN -> skip /* decided while this was frozen: the word is for this call as well */
+        :: else -> assert(allowed > 0); allowed--; called[own] = true
         fi;
-        assert(calls <= 1 + permits);
         if
         :: what = YES;
 #ifdef DEDUP
            applied = 1
 #else
-           applied++
+           if :: applied < 2 -> applied++ :: else fi
 #endif
         :: what = NOT_APPLIED /* surely refused */
         fi;

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Self
 
 from airflow_aiflow.runtime.process import die_with_parent
+from tests.crash.forks import MOST_OPEN, leave_nothing_to_collect
 
 
 class CuttingProxy:
@@ -30,9 +31,13 @@ class CuttingProxy:
     def __init__(self, upstream: int, share: float, seed: int) -> None:
         listener = socket.create_server(("127.0.0.1", 0), backlog=200)
         self.port: int = listener.getsockname()[1]
+        leave_nothing_to_collect()
         self.pid = os.fork()
         if self.pid == 0:
             die_with_parent()
+            keep = listener.fileno()
+            os.closerange(3, keep)
+            os.closerange(keep + 1, MOST_OPEN)
             _serve(listener, upstream, share, random.Random(seed))
         listener.close()
 
@@ -74,4 +79,4 @@ def _pump(source: socket.socket, sink: socket.socket, share: float, chance: rand
     for each in (source, sink):
         with contextlib.suppress(OSError):
             each.shutdown(socket.SHUT_RDWR)
-        each.close()
+    source.close()  # the sink is the source of the other pump, which has been woken

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -19,8 +20,17 @@ J = TypeVar("J")
 #: Jobs at once for each core: most of their time is spent waiting for processes that start, end or give way.
 JOBS_PER_CORE = 6
 
+#: Above every descriptor that the parent may have open.
+MOST_OPEN = 4096
+
 #: Seconds after which a job is given up; reached only where something hangs.
 JOB_SECONDS = 240.0
+
+
+def leave_nothing_to_collect() -> None:
+    """Before a fork: a child that collects the parent's garbage would close descriptors that are its own by then."""
+    gc.collect()
+    gc.freeze()
 
 
 @dataclass(frozen=True)
@@ -76,6 +86,7 @@ class Forks(Generic[J]):
     def _start(self, number: int, job: J) -> None:
         folder = self.folder / str(number)
         folder.mkdir(parents=True)
+        leave_nothing_to_collect()
         pid = os.fork()
         if pid == 0:
             self._be_job(job, folder)
@@ -84,6 +95,8 @@ class Forks(Generic[J]):
     def _be_job(self, job: J, folder: Path) -> NoReturn:
         try:
             die_with_parent()
+            # What the parent has open is its own: a lock that a child kept open could never be taken again.
+            os.closerange(3, MOST_OPEN)
             try:
                 value = self.work(job, folder)
             except BaseException as error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from airflow_aiflow.durable.job import JobStatus
 from airflow_aiflow.durable.reconcile import DidNotHappen, Finding, Happened, Intent
 from airflow_aiflow.durable.record import Usage
 from airflow_aiflow.llm.call import LlmAnswer, LlmRequest
@@ -19,6 +20,9 @@ from tests.crash import child
 #: Values go to the artifact store above so many bytes; each unit's result is larger.
 INLINE_LIMIT = 1000
 LARGE = 1500
+
+#: The connection of the database that ``transaction`` changes.
+TARGET = "target"
 
 Body = Callable[[Flow], dict[str, Any]]
 
@@ -69,6 +73,43 @@ def effect(**options: Any) -> Callable[[Flow], str]:
     return unit
 
 
+def insert(cursor: Any, to: str) -> str:
+    """Change the target database; what is rolled back is not there to be counted."""
+    cursor.execute("insert into sent (life, target) values (%s, %s)", (child.OUTSIDE.name, to))
+    return sent_to(to)
+
+
+def transaction(flow: Flow) -> str:
+    """Do it in the target's own transaction."""
+    return flow.transaction("send", insert, "a@example.com", conn_id=TARGET, key="one")
+
+
+def submit(ctx: EffectContext, to: str) -> str:
+    """Submit a job that bears our key."""
+    child.seen("applied", f"{ctx.idempotency_key} {to}")
+    return f"job {to}"
+
+
+def poll(job: str) -> JobStatus:
+    """Find it done."""
+    return JobStatus("completed")
+
+
+def job_result(job: str) -> str:
+    """Give what it gave."""
+    return sent_to(job.split()[1])
+
+
+def find(key: str) -> str | None:
+    """Look for the job that bears a key."""
+    return next((f"job {line.split()[1]}" for line in child.outside_lines("applied") if line.startswith(key)), None)
+
+
+def job(flow: Flow) -> str:
+    """Have a job done elsewhere."""
+    return flow.job("send", submit, "a@example.com", poll=poll, result=job_result, find=find, key="one")
+
+
 #: kind -> what its body does outside.
 UNITS: dict[str, Callable[[Flow], str]] = {
     "step": effect(on_in_doubt="hold"),
@@ -77,6 +118,8 @@ UNITS: dict[str, Callable[[Flow], str]] = {
     "ask": effect(on_in_doubt="ask"),
     "retry": effect(on_in_doubt="retry"),
     "reconcile": effect(on_in_doubt="hold", reconcile=look),
+    "transaction": transaction,
+    "job": job,
 }
 
 #: kind -> the name of the unit that is hit; the others are hit in what they do outside.

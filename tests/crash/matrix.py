@@ -22,6 +22,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import psycopg
+
 from airflow_aiflow.local.objectstore import ObjectStoreServer
 from airflow_aiflow.local.postgres import PostgresServer
 from airflow_aiflow.storage.migrate import upgrade
@@ -83,6 +85,9 @@ def run_cells(cells: Sequence[Cell], folder: Path) -> list[Measured]:
     with PostgresServer(folder / "pg") as server, ObjectStoreServer(folder / "s3") as objects:
         dsn = server.fresh_database()
         upgrade(dsn)
+        target = server.fresh_database()
+        with psycopg.connect(target) as connection:
+            connection.execute("create table sent (life text, target text)")
         store = {
             "endpoint": objects.endpoint,
             "access_key": objects.access_key,
@@ -92,7 +97,7 @@ def run_cells(cells: Sequence[Cell], folder: Path) -> list[Measured]:
         }
 
         def play(cell: Cell, own: Path) -> str:
-            return measure(cell, Life(own, dsn, store, cell.kind, own.name))
+            return measure(cell, Life(own, dsn, store, cell.kind, own.name, target=target))
 
         return [Measured(each.job, each.value) for each in Forks(play, folder / "cells").run(cells)]
 

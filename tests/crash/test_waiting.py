@@ -37,9 +37,6 @@ JOB_POINTS = [
     "after_finish",
 ]
 
-#: Where a process dies between the call and its record.
-UNKNOWN = {"after_intent@train", "before_act@train", "after_act@train", "before_record@train"}
-
 
 def start(attempts: Attempts, scenario: str, failpoint: str | None = None) -> subprocess.Popen[str]:
     job = attempts.job(scenario=scenario)
@@ -164,3 +161,30 @@ def test_an_effect_that_outlasts_the_grace_is_in_doubt(attempts: Attempts) -> No
     assert run(attempts, "answered")[0] == IN_DOUBT
     assert len(attempts.outside("sent")) == 1
     assert len(attempts.outside("bills")) == 1
+
+
+ASYNC_POINTS = [
+    "after_record@square",
+    "after_record@square:2",
+    "before_intent@send",
+    "after_record@send",
+    "after_finish",
+]
+
+
+@pytest.mark.parametrize("point", ASYNC_POINTS)
+def test_an_async_task_resumes_where_its_process_died(attempts: Attempts, point: str) -> None:
+    code, output = run(attempts, "awaited", point)
+    assert code == KILLED, output
+    code, output = run(attempts, "awaited")
+    assert code == 0, output
+    assert attempts.outside("results") == ['[0, 1, "a@example.com"]']
+    assert len(attempts.outside("sent")) == 1
+    # Two are at work at a time: the one whose record is not there yet is computed again.
+    assert len(attempts.outside("computed")) <= (3 if point == "after_record@square" else 2)
+
+
+def test_an_async_effect_that_acted_is_in_doubt(attempts: Attempts) -> None:
+    assert run(attempts, "awaited", "after_act@send")[0] == KILLED
+    assert run(attempts, "awaited")[0] == IN_DOUBT
+    assert len(attempts.outside("sent")) == 1

@@ -7,6 +7,7 @@ process: the handler calls ``on_kill`` and the code goes on.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -20,6 +21,7 @@ from airflow_aiflow.durable.job import JobStatus
 from airflow_aiflow.durable.lease import LeaseRules
 from airflow_aiflow.durable.settings import FlowSettings
 from airflow_aiflow.exceptions import AttemptParked, EffectInDoubtError
+from airflow_aiflow.runtime.async_flow import AsyncFlow, run_async
 from airflow_aiflow.runtime.attempt_run import run_attempt
 from airflow_aiflow.runtime.clock import SystemClock
 from airflow_aiflow.runtime.flow import Flow
@@ -103,12 +105,39 @@ def just_sent(flow: Flow) -> Any:
     return [sent, *(flow.step("small", str, number) for number in range(300))][:1]
 
 
+async def compute(number: int) -> int:
+    """Compute outside, on the loop."""
+    await asyncio.sleep(0)
+    seen("computed", str(number))
+    return number * number
+
+
+async def send_soon(ctx: EffectContext, to: str) -> str:
+    """Send outside, from the loop."""
+    await asyncio.sleep(0)
+    seen("sent", f"{ctx.idempotency_key} {to}")
+    return to
+
+
+async def side_by_side(flow: AsyncFlow) -> Any:
+    """Compute two things at a time, then send."""
+    squares = await asyncio.gather(*(flow.step("square", compute, number) for number in range(2)))
+    sent = await flow.effect("send", send_soon, "a@example.com", key="one", on_in_doubt="hold")
+    return [*squares, sent]
+
+
+def awaited(_flow: Flow) -> Any:
+    """Run an async body."""
+    return run_async(side_by_side)
+
+
 SCENARIOS: dict[str, Callable[[Flow], Any]] = {
     "job": job,
     "unfindable": unfindable,
     "asleep": asleep,
     "answered": answered,
     "just_sent": just_sent,
+    "awaited": awaited,
 }
 
 
