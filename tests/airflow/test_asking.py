@@ -38,6 +38,7 @@ RUNS = {
     "form": "in_doubt",
     "cli": "in_doubt",
     "second": "in_doubt",
+    "fail": "in_doubt",
     "quick": "in_doubt",
     "twice": "two_questions",
     "refund": "ask",
@@ -80,7 +81,7 @@ class Run:
     def task(self, *states: str) -> dict[str, Any]:
         """Wait until the task has one of some states."""
         found = self.client.wait_for_task(
-            self.dag_id, self.run_id, self.task_id, *states, "failed", "success", timeout=PATIENCE
+            self.dag_id, self.run_id, self.task_id, *{*states, "failed", "success"}, timeout=PATIENCE
         )
         assert found["state"] in states, self.log()
         return found
@@ -212,6 +213,18 @@ def test_who_comes_second_in_the_form_is_told_who_was_first(runs: dict[str, Run]
     told = run.log()
     assert f"the answer of admin to #{number} does not count" in told
     assert "answered by ada at" in told
+
+
+def test_the_task_shall_fail_and_the_doubt_stays(runs: dict[str, Run]) -> None:
+    run = runs["fail"]
+    run.task("awaiting_input")
+    number = str(run.effect().number)
+    assert run.cli("resolve", number, "--fail", "--by", "ada")[1]["next"] == "the waiting task goes on now"
+    assert run.ended() == "failed"
+    assert run.acted == 1
+    assert run.task("failed")["try_number"] == 2, "no retry can help"
+    assert run.effect().state == "in_doubt"
+    assert run.cli("list", "--in-doubt", "--run", run.run_id)[0] == 1
 
 
 def test_a_second_question_waits_in_the_inbox(runs: dict[str, Run]) -> None:
