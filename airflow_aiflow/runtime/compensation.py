@@ -18,9 +18,8 @@ from typing import Any
 from airflow_aiflow.durable.effect import EffectRecord, EffectState
 from airflow_aiflow.durable.fingerprint import fingerprint
 from airflow_aiflow.durable.identity import OWN_KEY, EffectId, idempotency_key
-from airflow_aiflow.durable.policy import EffectOptions
+from airflow_aiflow.durable.policy import EffectOptions, OnInDoubt
 from airflow_aiflow.durable.reconcile import Intent
-from airflow_aiflow.exceptions import EffectInDoubtError
 from airflow_aiflow.runtime.doubt_form import shown_key
 from airflow_aiflow.runtime.effect_seal import check_effect
 from airflow_aiflow.runtime.replay import OPEN_STATES
@@ -58,29 +57,46 @@ def undo_of(effect: EffectId) -> EffectId:
     return EffectId(effect.namespace, effect.name + UNDO, effect.key)
 
 
-def still_done(session: Session, found: EffectRecord) -> EffectRecord | None:
+def still_done(session: Session, done: Undoable, found: EffectRecord) -> EffectRecord | None:
     """
     Look whether an effect that is recorded as done was taken back meanwhile.
 
     :param session: the attempt at work.
-    :param found: succeeded, with a way to take it back.
+    :param done: how it is taken back.
+    :param found: the effect, succeeded.
     :return: the record; ``None``: it was taken back, and is to be done again.
-    :raises EffectInDoubtError: if nobody knows whether it was.
+    :raises EffectInDoubtError: if nobody knows whether it was, and the effect's policy is ``hold``.
+    :raises AttemptParked: if a person is asked.
     """
     undo = _undo_of(session, found)
-    if undo is None:
+    if undo is not None and undo.state in OPEN_STATES:
+        undo = _settled(session, done, undo, found)
+    if undo is None or undo.state is not EffectState.SUCCEEDED:
         return found
-    if undo.state is EffectState.SUCCEEDED:
-        _note_compensated(session, found)
-        return None
-    if undo.state in OPEN_STATES:
-        raise EffectInDoubtError(
-            f"effect '{found.effect.name}' key {shown_key(found.effect)} (#{found.number}) was done, and its undo "
-            f"(#{undo.number}) was begun {undo.intended_at:%Y-%m-%d %H:%M:%S} UTC and has no outcome: nobody knows "
-            f"whether it still stands. Nothing was sent now. Look at the target, then: aiflow effects resolve "
-            f"{undo.number} --happened | --did-not-happen"
-        )
-    return found
+    _note_compensated(session, found)
+    return None
+
+
+def _settled(session: Session, done: Undoable, undo: EffectRecord, found: EffectRecord) -> EffectRecord | None:
+    """Bring an undo out of doubt: an effect of which nobody knows whether it stands is neither replayed nor done."""
+    from airflow_aiflow.runtime.doubt import Doubts
+
+    policy: OnInDoubt = "hold" if done.options.on_in_doubt == "hold" else "ask"
+    options = replace(_options_of_undo(done.options), on_in_doubt=policy)
+    Doubts(session, undo.effect.name, options, None).settle(undo, undo_request(session, done, found))
+    return session.recorder.effect(undo.effect)
+
+
+def _options_of_undo(options: EffectOptions) -> EffectOptions:
+    return replace(
+        options,
+        on_conflict="keep",
+        identity=None,
+        reconcile=None,
+        compensate=None,
+        require_approval=False,
+        dedup_ttl=None,
+    )
 
 
 def undo_all(session: Session) -> None:
@@ -124,17 +140,9 @@ def undo(session: Session, done: Undoable, found: EffectRecord) -> None:
             session.recorder.release(before.intent_id, by="compensation", note=f"#{found.number} was done since")
         session.replay.effects.pop(target, None)
     request = undo_request(session, done, found)
-    options = replace(
-        done.options,
-        # Nobody waits for a person here: the attempt has failed, and the doubt stands in the inbox.
-        on_in_doubt="retry" if done.options.on_in_doubt == "retry" and request.takes_ctx else "hold",
-        on_conflict="keep",
-        identity=None,
-        reconcile=None,
-        compensate=None,
-        require_approval=False,
-        dedup_ttl=None,
-    )
+    # Nobody waits for a person here: the attempt has failed, and the doubt stands in the inbox.
+    policy: OnInDoubt = "retry" if done.options.on_in_doubt == "retry" and request.takes_ctx else "hold"
+    options = replace(_options_of_undo(done.options), on_in_doubt=policy)
     EffectCall(session, target.name, request.fn, (), options, lambda _name, _options: target, request=request).run()
     _note_compensated(session, found)
 

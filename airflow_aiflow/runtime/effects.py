@@ -136,11 +136,15 @@ class EffectCall:
         :return: the recorded result.
         """
         value = self._replayed_or_called()
-        options = self._options
-        if options.compensate is not None:
-            done = Undoable(self._effect, options.compensate, options, self._request, self._as_type)
+        if (done := self._undoable()) is not None:
             self._session.undoable.append(done)
         return value
+
+    def _undoable(self) -> Undoable | None:
+        options = self._options
+        if options.compensate is None:
+            return None
+        return Undoable(self._effect, options.compensate, options, self._request, self._as_type)
 
     def _replayed_or_called(self) -> Any:
         session, effect = self._session, self._effect
@@ -340,7 +344,7 @@ class EffectCall:
         """Give the recorded result; ``None``: it was released or taken back, to be done once more."""
         session, name = self._session, self._effect.name
         check_effect(session.services.settings.seal_key, found)
-        if self._options.compensate is not None and still_done(session, found) is None:
+        if (undoable := self._undoable()) is not None and still_done(session, undoable, found) is None:
             self._seen, self._calling = found.intent_no, self._request
             return None
         verdict = judge(session, found, self._request, self._options)

@@ -33,7 +33,7 @@ def refund(intent: Intent, charge: str) -> None:
 def body(flow: Flow) -> None:
     """Pay twice, then fail."""
     for number in (1, 2):
-        flow.effect("pay", pay, number, key=f"order/{number}", compensate=refund)
+        flow.effect("pay", pay, number, key=f"order/{number}", compensate=refund, on_in_doubt="hold")
     raise RuntimeError("no stock")
 
 
@@ -41,7 +41,8 @@ class LastTries(Life):
     """Be an execution each of whose attempts is the last one, as far as it knows."""
 
     def _attempt(self) -> int:
-        life.run_attempt = partial(run_attempt, for_good=lambda _error: True)  # type: ignore[assignment]
+        # In the attempt's own process alone.
+        vars(life)["run_attempt"] = partial(run_attempt, for_good=lambda _error: True)
         return super()._attempt()
 
 
@@ -83,9 +84,7 @@ def test_killed_before_the_undo_s_intent_it_is_taken_back_by_the_next(last: Last
     assert len(last.outside("paid")) == len(set(last.outside("paid"))) == 3
 
 
-@pytest.mark.parametrize(
-    ("site", "refunded"), [("after_intent", 0), ("before_act", 0), ("after_act", 1), ("before_record", 1)]
-)
+@pytest.mark.parametrize(("site", "refunded"), [("after_intent", 0), ("after_act", 1)])
 @pytest.mark.parametrize("word", ["happened", "did_not_happen"])
 def test_killed_between_intent_and_record_a_person_is_asked(
     last: LastTries, site: str, refunded: int, word: str
