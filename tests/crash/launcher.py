@@ -27,6 +27,7 @@ class Attempts:
     :param folder: where the outside leaves its lines.
     :param dsn: of the ledger.
     :param store: settings of the artifact store.
+    :param module: the program that is one attempt.
     """
 
     folder: Path
@@ -35,6 +36,7 @@ class Attempts:
     run_id: str = "manual__1"
     try_number: int = 0
     ti_id: UUID = field(default_factory=uuid7)
+    module: str = "tests.crash.child"
 
     def job(self, **options: Any) -> Path:
         """Describe the next attempt: an automatic retry of the one before."""
@@ -68,7 +70,7 @@ class Attempts:
         if failpoint:
             environment["AIFLOW_FAILPOINT"] = failpoint
         return subprocess.Popen(
-            [sys.executable, "-m", "tests.crash.child", str(job)],
+            [sys.executable, "-m", self.module, str(job)],
             env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
