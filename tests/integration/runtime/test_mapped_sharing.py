@@ -111,7 +111,7 @@ def test_a_shifted_list_costs_one_call(index: Callable[..., DurableTask]) -> Non
     assert Counter(CALLS) == Counter("abcz")
     assert Counter(SENT) == Counter("abcz")
     assert any("another map index" in line for line in tasks[1].host.lines)
-    assert tasks[1].host.lines[-1].endswith("paid $0 for 0 model calls, saved $0 of 1")
+    assert tasks[1].host.lines[-1].endswith("paid $0 for 0 model calls, saved $0 of 1 model call")
 
 
 @pytest.mark.parametrize("options", [{"share_mapped": False}, {"on_clear": "fresh"}])
@@ -120,6 +120,22 @@ def test_who_wants_none_of_it_pays(index: Callable[..., DurableTask], options: d
     for task, item in zip(tasks, "zab", strict=True):
         task.run(body(item))
     assert Counter(CALLS) == Counter("abzab"), "every item was asked about again"
+
+
+def test_a_generation_that_a_fresh_start_began_takes_over_nothing(index: Callable[..., DurableTask]) -> None:
+    """Neither its first attempt nor a retry: who started anew wants to have it computed again."""
+    tasks = shifted(index, first_run(index, "ab"), "ba")
+    for task in tasks:
+        task.upstream_digest = RAN
+
+    def fails(flow: Flow) -> None:
+        flow.llm("page", "b")
+        raise ValueError("the code's own error")
+
+    with pytest.raises(ValueError, match="own"):
+        tasks[0].run(fails)
+    tasks[0].run(lambda flow: (flow.llm("page", "b"), flow.llm("page", "a"), flow.llm("page", "b")))
+    assert CALLS == ["a", "b", "b", "a", "b"]
 
 
 def test_what_is_copied_is_ours(index: Callable[..., DurableTask], dsn: str) -> None:
@@ -139,6 +155,7 @@ def test_what_is_copied_is_ours(index: Callable[..., DurableTask], dsn: str) -> 
         )
     assert moved.run(body("a"))[0] == "about a"
     assert Counter(CALLS) == Counter("ab")
+    assert any("2 steps recorded, saved so far 1 model call," in line for line in moved.host.lines)
 
 
 def test_a_live_sibling_is_left_alone(index: Callable[..., DurableTask]) -> None:
