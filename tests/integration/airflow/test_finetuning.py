@@ -104,3 +104,40 @@ def test_it_runs_in_airflow(airflow: Airflow) -> None:
     ran = airflow.run(filled("e_finetune.txt", quick), head="")
     assert ran.run.state == "success", ran.states
     assert ran.seen == ["create", "retrieve", "retrieve"]
+
+
+ASYNC = """
+import asyncio
+from airflow_aiflow import AsyncFlow, current_flow
+
+async def page(number):
+    await asyncio.sleep(0)
+    seen.append(number)
+    return await current_flow().step("double", lambda n: 2 * n, number)
+
+async def send(ctx, to):
+    seen.append(to)
+
+@dag(dag_id="THE_DAG", schedule=None, start_date=dt.datetime(2026, 1, 1))
+def the_dag():
+    @task.durable
+    async def report(to, flow: AsyncFlow, ds=None):
+        pages = await asyncio.gather(*(flow.step("page", page, number) for number in range(3)))
+        await flow.effect("mail", send, to, key="THE_DAG")
+        return pages
+
+    @task
+    def read(pages):
+        seen.append(pages)
+
+    read(report("a@example.com"))
+
+the_dag()
+"""
+
+
+def test_an_async_task_runs_in_airflow(airflow: Airflow) -> None:
+    ran = airflow.run(ASYNC)
+    assert ran.run.state == "success", ran.states
+    assert sorted(ran.seen[:3]) == [0, 1, 2]
+    assert ran.seen[3:] == ["a@example.com", [0, 2, 4]]
