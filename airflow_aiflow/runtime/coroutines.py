@@ -21,7 +21,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
 from contextvars import ContextVar
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 R = TypeVar("R")
 
@@ -226,32 +226,37 @@ def run_body(
     :param divert: told where a signal's exception goes while the loop runs; ``None``: it is raised again.
     """
 
-    async def main() -> R:
+    posted: list[BaseException] = []
+
+    async def main() -> R | None:
         loop = asyncio.get_running_loop()
-        trouble: asyncio.Future[BaseException] = loop.create_future()
+        trouble: asyncio.Future[None] = loop.create_future()
 
         def post(error: BaseException) -> None:
-            loop.call_soon_threadsafe(lambda: None if trouble.done() else trouble.set_result(error))
+            posted.append(error)
+            with contextlib.suppress(RuntimeError):  # the loop is closed: it is raised below
+                loop.call_soon_threadsafe(lambda: None if trouble.done() else trouble.set_result(None))
 
         driver = make_driver(loop)
         divert(post)
         _room.set(asyncio.Semaphore(MOST_CALLS))
-        try:
-            task = asyncio.ensure_future(body(driver))
-            either: set[asyncio.Future[Any]] = {task, trouble}
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-            if not task.done():
-                task.cancel()
-                driver.cancel_all()
-                await asyncio.wait({task}, timeout=CANCEL_SECONDS)
-            if trouble.done():
-                await driver.settle()
-                raise trouble.result()
-            try:
-                return task.result()
-            finally:
-                await driver.settle()
-        finally:
-            divert(None)
+        task = asyncio.ensure_future(body(driver))
+        either: set[asyncio.Future[Any]] = {task, trouble}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if posted:
+            task.cancel()
+            driver.cancel_all()
+            await asyncio.wait({task}, timeout=CANCEL_SECONDS)
+        await driver.settle()
+        return None if posted else task.result()
 
-    return asyncio.run(main())
+    try:
+        result = asyncio.run(main())
+    except BaseException:
+        if not posted:
+            raise
+    finally:
+        divert(None)
+    if posted:
+        raise posted[0]
+    return cast("R", result)

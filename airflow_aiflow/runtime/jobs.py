@@ -12,7 +12,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from airflow_aiflow.durable.effect import EffectRecord
@@ -96,8 +95,9 @@ def run_job(session: Session, flow: OutsideCalls, call: JobCall) -> Any:
 
 def _options(call: JobCall, defaults: EffectOptions) -> EffectOptions:
     """Read what is wished of the submission; ``find`` is how it is reconciled."""
-    given_too = [fn for fn in (call.find, call.cancel) if fn is not None]
-    for fn in (call.submit, call.poll, call.result, *given_too):
+    given_too: list[Callable[..., Any]] = [fn for fn in (call.find, call.cancel) if fn is not None]
+    functions: list[Callable[..., Any]] = [call.submit, call.poll, call.result, *given_too]
+    for fn in functions:
         refuse_unfit("job", call.name, fn)
     for option in call.options:
         if option not in EFFECT_OPTION_NAMES:
@@ -163,7 +163,7 @@ class _Watch:
         :raises AttemptParked: if the slot goes back until the next look.
         """
         session, call = self._session, self._call
-        submission = session.replay.effects.get(self._effect) or session.recorder.effect(self._effect)
+        submission, read_at = session.recorder.effect(self._effect), session.services.clock.monotonic()
         assert submission is not None
         while True:
             session.gate.check()
@@ -174,14 +174,12 @@ class _Watch:
                     return
                 if status.verdict == "failed":
                     raise JobFailedError(self._failed(status, submission))
-            left = self._timeout - self._age(submission.intended_at)
+            # The age is the database's, so that no two workers' clocks are compared.
+            left = self._timeout - submission.age - (session.services.clock.monotonic() - read_at)
             if left <= 0:
                 raise JobFailedError(self._given_up(submission))
             state = "can't be asked now" if status is None else f"is {status.state}"
             rest(session, min(self._interval, left), f"job '{call.name}' {self._id} {state}")
-
-    def _age(self, submitted_at: datetime) -> float:
-        return (self._session.services.clock.now() - submitted_at).total_seconds()
 
     def _look(self) -> JobStatus | None:
         """Ask how the job stands; ``None``: there was no answer this time."""
