@@ -300,7 +300,12 @@ def payload_cipher() -> PayloadCipher:
     """Give what locks and opens payloads, with the keys of the environment."""
     from airflow_aiflow.storage.payload_cipher import PayloadCipher
 
-    return PayloadCipher([key.strip().encode() for key in os.environ.get(KEYS, "").split(",") if key.strip()])
+    return PayloadCipher(payload_keys())
+
+
+def payload_keys() -> tuple[bytes, ...]:
+    """Give the keys of the environment."""
+    return tuple(key.strip().encode() for key in os.environ.get(KEYS, "").split(",") if key.strip())
 
 
 def _opened(stored: Stored) -> bytes | str:

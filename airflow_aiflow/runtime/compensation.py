@@ -39,6 +39,8 @@ class Undoable:
     :param options: the effect's.
     :param request: today's, which gives the classes of the arguments; ``None``: they are given as plain data.
     :param as_type: the class that rebuilds the result.
+    :param by: whose word it is, for people.
+    :param reason: why, for people.
     """
 
     effect: EffectId
@@ -46,6 +48,8 @@ class Undoable:
     options: EffectOptions
     request: Request | None = None
     as_type: Any = None
+    by: str = "compensate_on_failure"
+    reason: str = "the task failed for good"
 
 
 def undo_of(effect: EffectId) -> EffectId:
@@ -174,10 +178,10 @@ def undo_request(session: Session, done: Undoable, found: EffectRecord) -> Reque
         if hasattr(given, "__await__"):
             raise TypeError(f"compensate= of effect '{name}' is a coroutine function, which is not called here")
 
-    def without_ctx(undoes: int, idempotency_key: str, request: dict[str, Any]) -> None:
+    def without_ctx(undoes: int, idempotency_key: str, request: dict[str, Any], by: str, reason: str) -> None:
         take_back()
 
-    def with_ctx(ctx: Any, undoes: int, idempotency_key: str, request: dict[str, Any]) -> None:
+    def with_ctx(ctx: Any, undoes: int, idempotency_key: str, request: dict[str, Any], by: str, reason: str) -> None:
         take_back(ctx)
 
     takes_ctx = takes_context(done.compensate)
@@ -185,9 +189,10 @@ def undo_request(session: Session, done: Undoable, found: EffectRecord) -> Reque
     # What a person reads: the author's function, not ours around it.
     fn.__module__ = getattr(done.compensate, "__module__", None) or fn.__module__
     fn.__qualname__ = getattr(done.compensate, "__qualname__", None) or type(done.compensate).__qualname__
-    arguments = {"undoes": found.number, "idempotency_key": key, "request": plain}
-    prints = {name: fingerprint(value) for name, value in arguments.items() if name != "request"}
-    return Request(fn, takes_ctx, tuple(arguments.values()), {}, prints | {"request": found.request_fp})
+    arguments = (found.number, key, plain, done.by, done.reason)
+    # Two undos of one call are one, whoever asks for them.
+    prints = {"undoes": fingerprint(found.number), "idempotency_key": fingerprint(key), "request": found.request_fp}
+    return Request(fn, takes_ctx, arguments, {}, prints)
 
 
 def _undo_of(session: Session, found: EffectRecord) -> EffectRecord | None:

@@ -58,6 +58,16 @@ def _add_words(verbs: Any, parents: list[argparse.ArgumentParser]) -> None:
     )
     releasing.add_argument("number", type=_number, metavar="ID")
     releasing.set_defaults(run=_run("effect_words", "run_release"), parser=releasing)
+    undoing = verbs.add_parser(
+        "compensate", parents=parents, help="take back what was done; the next call does it again"
+    )
+    undoing.add_argument("number", type=_number, metavar="ID")
+    ways = undoing.add_mutually_exclusive_group(required=True)
+    ways.add_argument(
+        "--function", metavar="MODULE:NAME", help="called as NAME(intent, result), as compensate= is by a task"
+    )
+    ways.add_argument("--by-hand", action="store_true", help="you have taken it back: note that it is")
+    undoing.set_defaults(run=_run("effect_undo", "run_compensate"), parser=undoing)
     answering = verbs.add_parser("answer", parents=parents, help="answer a question: an approval, a conflict, your own")
     answering.add_argument("number", type=_number, metavar="ID")
     answering.add_argument("option", metavar="OPTION", help="one of the question's options, as `show` lists them")
