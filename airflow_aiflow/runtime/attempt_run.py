@@ -19,7 +19,7 @@ from airflow_aiflow.durable.execution import ExecutionState, Taken
 from airflow_aiflow.durable.failpoint import failpoint
 from airflow_aiflow.durable.lease import LeaseRules
 from airflow_aiflow.durable.record import Stored
-from airflow_aiflow.exceptions import AttemptParked, AttemptSuperseded, EffectInDoubtError, FlowSignal
+from airflow_aiflow.exceptions import AttemptAsks, AttemptParked, AttemptSuperseded, EffectInDoubtError, FlowSignal
 from airflow_aiflow.runtime.alarm import AlarmClock
 from airflow_aiflow.runtime.changed_keys import tell_unreached
 from airflow_aiflow.runtime.compensation import undo_all
@@ -309,7 +309,9 @@ class _Run:
     def left_by(self, signal: FlowSignal) -> None:
         """Leave without an end: a later attempt is at work, or this one comes back."""
         if isinstance(signal, AttemptParked):
-            self._services.host.log(f"aiflow: parked: {signal.why}; comes back in {signal.delay:.0f} s")
+            # When a person's answer comes, nobody knows: the host says how it waits.
+            back = "" if isinstance(signal, AttemptAsks) else f"; comes back in {signal.delay:.0f} s"
+            self._services.host.log(f"aiflow: parked: {signal.why}{back}")
             self._ended(ExecutionState.PAUSED, self._services.host.redact(signal.why))
         else:
             self.released("was superseded")
