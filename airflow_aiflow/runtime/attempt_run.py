@@ -119,9 +119,12 @@ def _attempt(
     step_timeout: float | None,
     shutdown: Shutdown | None,
 ) -> Iterator[_Run]:
-    if shutdown is not None and shutdown.asked:
-        raise AttemptParked(HAND_OVER_SECONDS, f"{TOLD_TO_END} before anything began")
-    run = _Run(attempt, services, lease or services.settings.lease, step_timeout)
+    def not_told() -> None:
+        if shutdown is not None and shutdown.asked:
+            raise AttemptParked(HAND_OVER_SECONDS, f"{TOLD_TO_END} before anything began")
+
+    not_told()
+    run = _Run(attempt, services, lease or services.settings.lease, step_timeout, not_told)
     try:
         if shutdown is not None:
             run.listen_to(shutdown)
@@ -152,11 +155,18 @@ def _first(group: BaseExceptionGroup[FlowSignal]) -> FlowSignal:
 class _Run:
     """Put an attempt together and bring it to its end, on the main thread with signals held outside author's code."""
 
-    def __init__(self, attempt: Attempt, services: Services, lease: LeaseRules, step_timeout: float | None) -> None:
+    def __init__(
+        self,
+        attempt: Attempt,
+        services: Services,
+        lease: LeaseRules,
+        step_timeout: float | None,
+        check: Callable[[], None],
+    ) -> None:
         self._services = services
         settings, clock, ledger = services.settings, services.clock, services.ledger
         Patience(clock, settings.ledger_patience).over(ledger.check)
-        taken = take_over(attempt, ledger, settings, clock, ttl=lease.ttl)
+        taken = take_over(attempt, ledger, settings, clock, ttl=lease.ttl, check=check)
         self._lease = taken.lease
         self._targets: list[Targets] = []
         self._gate = Gate(clock)

@@ -30,12 +30,21 @@ LOOK_SECONDS = 0.25
 MOST_ROUNDS = 50
 
 
-def take_over(attempt: Attempt, ledger: Ledger, settings: FlowSettings, clock: Clock, *, ttl: float) -> Taken:
+def take_over(
+    attempt: Attempt,
+    ledger: Ledger,
+    settings: FlowSettings,
+    clock: Clock,
+    *,
+    ttl: float,
+    check: Callable[[], None] = lambda: None,
+) -> Taken:
     """
     Take an execution over for an attempt.
 
     :param attempt: the newcomer.
     :param ttl: seconds of the lease.
+    :param check: raises where the newcomer is to end itself.
     :return: the lease with its fence, and what stood before.
     :raises AttemptSuperseded: if a later attempt has been at work already.
     """
@@ -53,7 +62,7 @@ def take_over(attempt: Attempt, ledger: Ledger, settings: FlowSettings, clock: C
         if standing is not None and not (answer_lost and standing.owner == attempt.owner):
             if standing.lease_left > 0 and not process.is_dead(standing.owner):
                 patience.over(partial(ledger.want, standing.execution_pk, standing.fence, attempt.counters.ti_id))
-            if not _freed(standing, look, settings, clock):
+            if not _freed(standing, look, settings, clock, check):
                 continue
         anew, why = _start(sign, attempt, standing)
         try:
@@ -85,7 +94,13 @@ def _start(sign: Sign, attempt: Attempt, standing: Standing | None) -> tuple[boo
     return start(sign, attempt.on_clear, evidence)
 
 
-def _freed(standing: Standing, look: Callable[[], Standing | None], settings: FlowSettings, clock: Clock) -> bool:
+def _freed(
+    standing: Standing,
+    look: Callable[[], Standing | None],
+    settings: FlowSettings,
+    clock: Clock,
+    check: Callable[[], None],
+) -> bool:
     """Wait for the owner; ``False``: the row moved, look again."""
     if standing.lease_left <= 0:
         # A finished or parked owner may live on for a moment: Airflow is still hearing of it.
@@ -95,6 +110,7 @@ def _freed(standing: Standing, look: Callable[[], Standing | None], settings: Fl
     deadline = clock.monotonic() + settings.handover
     while not process.is_dead(standing.owner) and clock.monotonic() < deadline:
         clock.wait(LOOK_SECONDS)
+        check()
         now = look()
         if now is None or now.fence != standing.fence:
             return False

@@ -20,6 +20,7 @@ from airflow_aiflow.runtime.attempt_run import run_attempt
 from airflow_aiflow.runtime.clock import SystemClock
 from airflow_aiflow.runtime.flow import Flow
 from airflow_aiflow.runtime.shutdown import Shutdown
+from airflow_aiflow.runtime.takeover import take_over
 from airflow_aiflow.testing import DurableTask
 
 pytestmark = pytest.mark.timeout(60)
@@ -310,6 +311,20 @@ def test_a_process_that_is_told_before_it_began_leaves_the_ledger_alone(killed: 
     with pytest.raises(AttemptParked):
         run(durable, lambda f: f.step("a", work, "a"), killed)
     assert durable.ledger.standing(durable.execution) is None
+    assert RAN == []
+
+
+def test_a_newcomer_that_is_told_waits_for_no_former_attempt(killed: Killed) -> None:
+    durable = task()
+    take_over(durable.attempt(), durable.ledger, durable.settings, durable.clock, ttl=60)
+    durable.retried()
+    timer = threading.Timer(0.1, term)
+    timer.start()
+    began = time.monotonic()
+    with pytest.raises(AttemptParked, match="before anything began"):
+        run(durable, lambda f: f.step("a", work, "a"), killed)
+    timer.join()
+    assert time.monotonic() - began < durable.settings.handover / 4
     assert RAN == []
 
 
