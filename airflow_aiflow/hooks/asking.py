@@ -9,14 +9,16 @@ an answer that came so soon that Airflow lost it is read back before the form is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from airflow_aiflow.durable.inbox import give_word
+from airflow_aiflow.durable.effect import EffectState
+from airflow_aiflow.durable.inbox import DID_NOT_HAPPEN, HAPPENED, give_word
 from airflow_aiflow.exceptions import AiflowConfigError, AiflowError, AttemptAsks
 from airflow_aiflow.hooks.persons import METHOD
 
@@ -31,6 +33,15 @@ if TYPE_CHECKING:
 
 #: What an option means: pairs of (number, word).
 Choices = dict[str, list[tuple[int, str]]]
+
+#: Why a form is not shown once more: asking for it would wipe its answer, and show the old text.
+USED = "Airflow's form of this task has been answered, and a task instance has but one"
+
+#: An option that is about one number, such as ``Approve (#1842)``.
+ONE_NUMBER = re.compile(r"(?P<option>.+) \(#(?P<number>\d+)\)", re.DOTALL)
+
+#: What a doubt's options say about its call.
+DECISIONS = {HAPPENED: "happened", DID_NOT_HAPPEN: "did_not_happen"}
 
 #: Seconds after which a task that waits in a form looks into the inbox by itself, where an answer given elsewhere is
 #: told to Airflow (by the connection aiflow_api): only for the case that the telling failed, for a look costs a start.
@@ -72,6 +83,25 @@ def receive(event: Mapping[str, Any], choices: Any) -> bool:
     if words:
         give_words(AiflowHook(), words, by=person(event.get("responded_by_user")), host=AirflowHost())
     return not words
+
+
+def earlier_words(hook: AiflowHook, chosen: str) -> list[tuple[int, str]]:
+    """
+    Read what was chosen in a form about something earlier: it is the answer to that, if it still has none.
+
+    :param hook: leads to the inbox.
+    :param chosen: the option's text.
+    """
+    found = ONE_NUMBER.fullmatch(chosen)
+    if found is None:
+        return []
+    inbox, number, option = hook.inbox(), int(found["number"]), found["option"]
+    question = inbox.question(number)
+    if question is not None:
+        return [(number, option)] if question.answer is None and option in question.options else []
+    effect, decision = inbox.effect_numbered(number), DECISIONS.get(option)
+    waits = effect is not None and effect.number == number and effect.state is EffectState.IN_DOUBT
+    return [(number, decision)] if waits and decision is not None else []
 
 
 def give_words(hook: AiflowHook, words: Iterable[tuple[int, str]], *, by: str, host: AirflowHost) -> None:
@@ -156,7 +186,7 @@ class Door:
         if not choices or len(choices) != len(form.options):
             return "its options can't be shown in a form"
         if getattr(self.task, "form_is_used", False):
-            return "Airflow's form of this task has been answered, and a task instance has but one"
+            return USED
         if (why := self._lost_answer(choices)) is not None:
             return why
         try:
@@ -190,14 +220,17 @@ class Door:
         return None if found is None else self._taken(found, choices)
 
     def _taken(self, found: AirflowForm, choices: Choices) -> str | None:
-        if found.chosen is None:
-            return None
-        words: Sequence[tuple[int, str]] = choices.get(found.chosen, ())
-        if found.from_inbox or not words:
-            return "Airflow's form of this task has been answered, and a task instance has but one"
         from airflow_aiflow.hooks.aiflow import AiflowHook
 
-        give_words(AiflowHook(), words, by=found.by, host=self.host)
+        if found.chosen is None:
+            return None
+        hook = AiflowHook()
+        words = choices.get(found.chosen) or ([] if found.from_inbox else earlier_words(hook, found.chosen))
+        if found.from_inbox or not words:
+            return USED
+        give_words(hook, words, by=found.by, host=self.host)
+        if found.chosen not in choices:
+            return USED  # it answered what was asked before a clear, say
         return f"{found.by} has answered in Airflow's form, which Airflow did not pass on: it is in the inbox now"
 
     def _wait(self, form: Form) -> float:

@@ -25,7 +25,7 @@ from airflow_aiflow.hooks.host import AirflowHost
 from airflow_aiflow.hooks.persons import AsksPersons
 from airflow_aiflow.storage.memory import MemoryLedger
 from airflow_aiflow.storage.memory_inbox import MemoryInbox
-from tests.contract.ledger_world import FakeClock, an_effect, an_intent, start
+from tests.contract.ledger_world import FakeClock, a_question, an_effect, an_intent, start
 
 TASK = ExecutionId("d", "r", "t")
 
@@ -196,6 +196,32 @@ def test_who_was_first_is_said_where_the_lost_answer_comes_second(
     assert world.state() is EffectState.SUCCEEDED
     assert f"the answer of ada to #{world.number} does not count" in caplog.text
     assert "was answered by bob" in caplog.text
+
+
+def test_an_answer_to_what_was_asked_before_a_clear_is_that_questions(airflow: Airflow, world: World) -> None:
+    taken = start(world.ledger)
+    earlier = world.ledger.ask(taken.lease, a_question())
+    airflow.form = answered(world, "It happened", chosen=f"Approve (#{earlier.number})")
+    for _ in range(2):
+        assert isinstance(park(world, try_number=2), AirflowRescheduleException)
+    found = world.inbox.question(earlier.number)
+    assert found is not None
+    assert found.answer is not None
+    assert (found.answer.option, found.answer.by) == ("Approve", "ada")
+    assert (world.state(), airflow.asked) == (EffectState.IN_DOUBT, [])
+
+
+@pytest.mark.parametrize(("option", "state"), [("It happened", "succeeded"), ("Approve", "in_doubt")])
+def test_an_answer_to_a_doubt_counts_whatever_else_is_asked_now(
+    airflow: Airflow, world: World, option: str, state: str
+) -> None:
+    chosen = f"{option} (#{world.number})"
+    airflow.form = answered(world, "It happened", chosen=chosen)
+    choices = {f"All happened (#{world.number}, #999)": ((world.number, "happened"), (999, "happened"))}
+    door = Door(TASK, uuid4(), 2, Operator(), 0, AirflowHost(), 30.0)
+    signal = door.park(AttemptAsks(Form("Did these 2 happen?", "", choices), 30.0, "2 effects are in doubt"))
+    assert isinstance(signal, AirflowRescheduleException)
+    assert (world.state(), airflow.asked) == (state, [])
 
 
 def test_our_own_response_is_no_answer(airflow: Airflow, world: World) -> None:
