@@ -171,12 +171,12 @@ class Doubts:
         if isinstance(finding, CannotTell):
             return None, f"reconcile= can't tell: {finding.why}" if finding.why else "reconcile= can't tell."
         assert isinstance(finding, DidNotHappen)
-        if trusted_no(found, case.recorded, own=case.error is not None):
+        if trusted_no(found, case.recorded):
             self._take("did_not_happen", found)
             return "did_not_happen", ""
         return None, (
             "reconcile= says that it did not happen. But the first caller is not verified dead and its request does "
-            "not carry our key, so that it may yet send it."
+            "not carry our key, so that it may yet be applied."
         )
 
     def _take(

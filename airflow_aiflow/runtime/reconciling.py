@@ -22,6 +22,7 @@ from airflow_aiflow.runtime.interrupts import author
 from airflow_aiflow.runtime.process import is_dead
 from airflow_aiflow.runtime.requests import RecordedRequest, Request
 from airflow_aiflow.runtime.session import Session
+from airflow_aiflow.runtime.steps import refuse_unrun
 
 #: How much of an error's or a finding's text a log line and a question show.
 SHOWN = 300
@@ -67,7 +68,7 @@ def ask_target(
     failpoint("before_reconcile", name)
     try:
         intent = read_intent(found, recorded, request)
-        finding = _checked(_within(session, timeout, name, lambda: author(reconcile, intent)))
+        finding = _checked(_within(session, timeout, name, lambda: refuse_unrun(author(reconcile, intent))))
     except Exception as error:  # the author's, or a request that can't be read
         why = _short(session, f"reconcile= of effect '{name}' failed with {type(error).__name__}: {error}")
         session.services.host.log(f"aiflow: {why}; that is read as can't tell", warning=True)
@@ -76,15 +77,17 @@ def ask_target(
     return finding
 
 
-def trusted_no(found: EffectRecord, recorded: RecordedRequest, *, own: bool) -> bool:
+def trusted_no(found: EffectRecord, recorded: RecordedRequest) -> bool:
     """
-    Say whether "it did not happen" can be relied on: no first caller may come behind it with a call of its own.
+    Say whether "it did not happen" can be relied on: the first call must not be applied behind it.
+
+    A call of this very attempt is none of a dead process: its request may lie before the target still, which is where
+    most time-outs come from.
 
     :param found: the effect in doubt.
     :param recorded: its request; with our key the target applies one of two calls alone.
-    :param own: whether the call was this attempt's own, and has ended.
     """
-    return own or recorded.keyed or is_dead(found.owner) is True
+    return recorded.keyed or is_dead(found.owner) is True
 
 
 def _checked(finding: Any) -> Finding:

@@ -93,6 +93,14 @@ def test_a_generation_asks_anew() -> None:
     asked(task, publish)
 
 
+def test_a_run_that_is_made_again_is_not_answered_by_the_one_that_was_deleted() -> None:
+    task = DurableTask()
+    asked(task, publish)
+    task.answer("Approve")
+    task.made_again()
+    asked(task, publish)
+
+
 def test_except_exception_does_not_swallow_a_question() -> None:
     task = DurableTask()
 
