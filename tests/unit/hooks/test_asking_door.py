@@ -217,7 +217,8 @@ def test_an_answer_to_a_doubt_counts_whatever_else_is_asked_now(
 ) -> None:
     chosen = f"{option} (#{world.number})"
     airflow.form = answered(world, "It happened", chosen=chosen)
-    choices = {f"All happened (#{world.number}, #999)": ((world.number, "happened"), (999, "happened"))}
+    both = ((world.number, "happened"), (999, "happened"))
+    choices: dict[str, tuple[tuple[int, str], ...]] = {f"All happened (#{world.number}, #999)": both}
     door = Door(TASK, uuid4(), 2, Operator(), 0, AirflowHost(), 30.0)
     signal = door.park(AttemptAsks(Form("Did these 2 happen?", "", choices), 30.0, "2 effects are in doubt"))
     assert isinstance(signal, AirflowRescheduleException)
