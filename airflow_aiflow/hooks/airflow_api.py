@@ -11,7 +11,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from airflow_aiflow.exceptions import AiflowConfigError, AirflowRefusedError, AirflowUnavailableError
 
@@ -210,10 +210,17 @@ def api_of(
     token = password or extra.get("token")
     if not token:
         raise AiflowConfigError(f"{where}: give a login with its password, or a token as the password alone")
-    base = host if host.startswith(("http://", "https://")) else f"{schema or 'http'}://{host}"
-    if port:
-        base = f"{base.rstrip('/')}:{port}"
-    return AirflowApi(base, login=login or None, password=str(token))
+    return AirflowApi(_address(where, schema, host, port), login=login or None, password=str(token))
+
+
+def _address(where: str, schema: str | None, host: str, port: int | None) -> str:
+    parts = urlsplit(host if "://" in host else f"{schema or 'http'}://{host}")
+    if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
+        raise AiflowConfigError(
+            f"{where}: the host must be a name, or an http:// or https:// address without a password"
+        )
+    netloc = f"{parts.netloc}:{port}" if port and parts.port is None else parts.netloc
+    return f"{parts.scheme}://{netloc}{parts.path}"
 
 
 def run_path(dag_id: str, run_id: str) -> str:
