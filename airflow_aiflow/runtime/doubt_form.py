@@ -21,6 +21,9 @@ from airflow_aiflow.runtime.session import Session
 #: Most doubts that one form lists: more are answered one by one, in the inbox.
 LISTED = 20
 
+#: Most open intents that are looked at for one form: each costs a query.
+LOOKED_AT = 100
+
 #: Most characters of an option: a form shows each on one line.
 MAX_OPTION = 200
 
@@ -121,8 +124,10 @@ def others_in_doubt(session: Session, first: EffectRecord) -> list[EffectRecord]
     :param first: the effect that made it ask.
     """
     found: list[EffectRecord] = []
-    for effect in list(session.replay.open):
-        if effect == first.effect or len(found) >= LISTED:
+    for effect in list(session.replay.open)[:LOOKED_AT]:
+        if len(found) >= LISTED:
+            break
+        if effect == first.effect:
             continue
         now = session.recorder.effect(effect)
         if now is None or now.state not in OPEN_STATES or now.live:
@@ -145,7 +150,8 @@ def doubt_form(question: Question, doubts: list[Doubt]) -> Form:
     """
     numbers = [doubt.found.number for doubt in doubts]
     fail = ((question.number, FAIL),)
-    body = "\n\n".join([*(doubt.text for doubt in doubts), LOOK_FIRST])
+    more = ["More may wait in the inbox: aiflow effects list --in-doubt"] if len(doubts) > LISTED else []
+    body = "\n\n".join([*(doubt.text for doubt in doubts), *more, LOOK_FIRST])
     if len(doubts) == 1:
         marks = f"(#{numbers[0]})"
         options: dict[str, tuple[tuple[int, str], ...]] = {

@@ -251,6 +251,31 @@ def test_what_is_in_doubt_of_this_task_is_asked_in_one_form() -> None:
     assert SENT == ["a", "b", "c"]
 
 
+def test_a_form_lists_so_many_and_says_that_there_may_be_more() -> None:
+    task = DurableTask()
+    keys = [f"key-{number:02}" for number in range(30)]
+
+    def held(f: Flow) -> None:
+        for key in keys:
+            with pytest.raises(EffectInDoubtError):
+                f.effect("mail", lose, key, key=key, on_in_doubt="hold")
+
+    task.run(held)
+
+    def body(f: Flow) -> list[object]:
+        return [f.effect("mail", lose, key, key=key) for key in keys]
+
+    asks = asked(task, body)
+    assert asks.form.body.count("Idempotency key") == 21
+    assert "More may wait in the inbox" in asks.form.body
+    task.answer("All happened")
+    asks = asked(task, body)
+    assert asks.form.body.count("Idempotency key") == 9
+    task.answer("All happened")
+    assert task.run(body) == [None] * 30
+    assert len(SENT) == 30
+
+
 def test_an_intent_whose_owner_may_be_at_work_is_not_listed_in_a_form() -> None:
     task = DurableTask()
 
