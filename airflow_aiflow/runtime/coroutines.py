@@ -35,7 +35,7 @@ CANCEL_SECONDS = 5.0
 #: Seconds that calls which are waited for no longer get to leave what the ledger must know of them.
 LEAVE_SECONDS = 1.0
 
-#: Seconds between two looks of a waiting thread whether it is waited for in vain.
+#: Seconds between two looks of a waiting thread whether it waits in vain, and of the loop whether a signal has come.
 LOOK_SECONDS = 0.2
 
 _driver: ContextVar[Driver | None] = ContextVar("aiflow_driver", default=None)
@@ -242,7 +242,9 @@ def run_body(
         _room.set(asyncio.Semaphore(MOST_CALLS))
         task = asyncio.ensure_future(body(driver))
         either: set[asyncio.Future[Any]] = {task, trouble}
-        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        while not task.done() and not posted:
+            # A signal that comes just before the loop blocks is not seen before it wakes.
+            await asyncio.wait(either, timeout=LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         if posted:
             task.cancel()
             driver.cancel_all()
