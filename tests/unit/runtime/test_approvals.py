@@ -146,6 +146,20 @@ def test_an_approved_request_is_not_asked_about_again_by_its_retries(fn: Callabl
     assert len(SENT) == 2
 
 
+def test_a_call_after_a_doubt_is_the_one_that_was_approved() -> None:
+    task = DurableTask()
+
+    def body(cents: int) -> Callable[[Flow], object]:
+        return lambda f: f.effect("pay", lost_once, "1", cents, key="k", require_approval=True)
+
+    asked(task, body(5))
+    task.answer("Approve")
+    asked(task, body(5))
+    task.answer("It did not happen")
+    assert task.run(body(900)) == "ok"
+    assert SENT == [("1", 5), ("1", 5)]
+
+
 # --- conflicts --------------------------------------------------------------------------------------------------------
 
 

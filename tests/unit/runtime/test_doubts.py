@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 from collections.abc import Callable
@@ -598,6 +599,23 @@ def test_a_loop_over_several_keys_in_another_order_is_left_alone() -> None:
     with pytest.raises(EffectInDoubtError, match="key a"):
         task.run(body("z", "b", "a"))
     assert [to for to, _ in SENT] == ["a", "z", "b"]
+
+
+def test_two_keys_of_one_request_are_two_effects_where_both_are_called() -> None:
+    task = DurableTask()
+
+    def body(*keys: str) -> Callable[[Flow], None]:
+        def run(f: Flow) -> None:
+            for key in keys:
+                with contextlib.suppress(EffectInDoubtError):
+                    f.effect("mail", mail, "a", key=key, on_in_doubt="hold")
+
+        return run
+
+    task.run(body("one"))
+    task.run(body("one", "two"))
+    assert len(SENT) == 2
+    assert state_of(task, "mail", "two") is EffectState.SUCCEEDED
 
 
 def test_an_open_intent_that_nobody_calls_again_is_told_at_the_end() -> None:
