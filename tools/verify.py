@@ -37,7 +37,7 @@ HOW_TO_INSTALL = """make verify needs the model checker spin and a C compiler, a
     macOS:           brew install spin"""
 
 #: Seconds for one run. The largest needs a quarter of it on a quiet machine.
-RUN_SECONDS = 1200
+RUN_SECONDS = 900
 
 #: MiB of states for one run; two run at once.
 MEMORY = 6000

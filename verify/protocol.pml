@@ -48,6 +48,12 @@
 #define AGAIN 2 /* a person's or a probe's "did not happen", a policy's "retry" */
 #define UNSURE 3
 
+#ifdef SKIPOPEN
+#define BROUGHT_BACK (state != INTENDED && state != IN_DOUBT)
+#else
+#define BROUGHT_BACK true
+#endif
+
 #ifdef NOFENCE
 #define OURS(f) true
 #else
@@ -352,11 +358,8 @@ active proctype World()
     do
 #ifdef RECOVERY
     :: atomic {
-        alive == 0 && !ended_well && !ended_badly && !asked && ti < MAXTI && started < MAXP
-  #ifdef SKIPOPEN
-            && state != INTENDED && state != IN_DOUBT
-  #endif
-        -> ti++; start(ti)
+        alive == 0 && !ended_well && !ended_badly && !asked && ti < MAXTI && started < MAXP && BROUGHT_BACK ->
+        ti++; start(ti)
     }
 #else
     /* A retry, a clear of whatever state, a second scheduler, a requeue: at any moment. */

@@ -110,6 +110,13 @@ def job(flow: Flow) -> str:
     return flow.job("send", submit, "a@example.com", poll=poll, result=job_result, find=find, key="one")
 
 
+def once(flow: Flow) -> str:
+    """Have an operator do it; Airflow is imported for this kind alone."""
+    from tests.crash.once_kind import unit
+
+    return unit(flow)
+
+
 #: kind -> what its body does outside.
 UNITS: dict[str, Callable[[Flow], str]] = {
     "step": effect(on_in_doubt="hold"),
@@ -120,6 +127,7 @@ UNITS: dict[str, Callable[[Flow], str]] = {
     "reconcile": effect(on_in_doubt="hold", reconcile=look),
     "transaction": transaction,
     "job": job,
+    "once": once,
 }
 
 #: kind -> the name of the unit that is hit; the others are hit in what they do outside.

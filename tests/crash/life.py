@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 import psycopg
 
@@ -129,6 +129,10 @@ class Life:
     target: str = ""
     #: Whether each attempt is on a machine of its own, as far as anybody can see: no death is verified.
     far: bool = False
+    #: Keys the seals of what is recorded.
+    seal_key: bytes | None = None
+    #: Which run of the DAG.
+    run_number: int = 1
     asked: bool = False
     counters: Counters = field(
         default_factory=lambda: Counters(
@@ -139,7 +143,7 @@ class Life:
     @property
     def execution(self) -> ExecutionId:
         """Whose life it is; a DAG of its own, for keys are unique in one."""
-        return ExecutionId(f"crash-{self.name}", "manual__1", "pipeline", -1)
+        return ExecutionId(f"crash-{self.name}", f"manual__{self.run_number}", "pipeline", -1)
 
     # --- what Airflow does between attempts ---
 
@@ -171,6 +175,11 @@ class Life:
             clear_number=0,
             run_after=self.counters.run_after + timedelta(minutes=1),
         )
+
+    def next_run(self) -> Self:
+        """Give another run of the same DAG."""
+        counters = dataclasses.replace(self.counters, ti_id=uuid7(), try_number=1, max_tries=RETRIES, clear_number=0)
+        return dataclasses.replace(self, run_number=self.run_number + 1, counters=counters)
 
     # --- attempts ---
 
@@ -334,6 +343,7 @@ class Life:
                 ledger_patience=self.patience,
                 handover=30.0,
                 spool_dir=self.folder / "spool",
+                seal_key=self.seal_key,
             ),
             clock=SystemClock(),
             models=kinds.Models,

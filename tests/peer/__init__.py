@@ -1,0 +1,1 @@
+"""Fourteen faults: what ours does, and what common-ai's durable agent does."""
