@@ -67,10 +67,10 @@ class Taken:
     prior_lease_until: datetime | None
     #: Whether other map indexes of this task have recorded steps before this clear.
     siblings: bool = False
-    #: Why a cleared task starts anew or resumes, for people.
-    why: str | None = None
     #: Whether the ledger's server became another one while an attempt was at work: its last commits may be lost.
     failed_over: bool = False
+    #: Why a cleared task starts anew or resumes, for people; added after the ledger has answered.
+    why: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

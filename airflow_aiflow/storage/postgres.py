@@ -102,7 +102,9 @@ class PostgresLedger:
             return None
         execution_pk, fence, generation, number, until, siblings, failed_over = rows[0]
         until = None if until is None else utc(until)
-        return Taken(Lease(execution_pk, fence), generation, sign, number, until, siblings, failed_over)
+        return Taken(
+            Lease(execution_pk, fence), generation, sign, number, until, siblings=siblings, failed_over=failed_over
+        )
 
     def want(self, execution_pk: int, fence: int, newcomer: UUID) -> bool:
         """Ask the live owner for the lease."""
