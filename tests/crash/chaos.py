@@ -41,7 +41,7 @@ from airflow_aiflow.storage.migrate import upgrade
 from tests.crash import child, kinds
 from tests.crash.cutting_proxy import CuttingProxy
 from tests.crash.forks import Ended, Forks
-from tests.crash.life import ASKS, DONE, DOUBT, PARKED, Life, Process
+from tests.crash.life import ASKS, CLOCK, DONE, DOUBT, PARKED, Life, Process
 
 #: The lease is short, so that a stop outlasts it within seconds.
 LEASE = LeaseRules(ttl=2.0, interval=0.4)
@@ -102,7 +102,7 @@ def plans(count: int, seed: int) -> list[Plan]:
 
 def take_time(longest: float = 0.03) -> None:
     """Be a call that takes a moment, in which it may be hit."""
-    time.sleep(random.random() * longest)
+    CLOCK.wait(random.random() * longest)
 
 
 def send(ctx: EffectContext, key: str) -> str:
@@ -243,12 +243,7 @@ def hit(life: ChaosLife, process: Process, chance: random.Random) -> str:
 
 def process_ended(process: Process, seconds: float) -> bool:
     """Give it so much time; say whether it has ended."""
-    deadline = time.monotonic() + seconds
-    while not process.poll():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.005)
-    return True
+    return CLOCK.wait(seconds, until=process.poll)
 
 
 class Servers:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, NoReturn, TypeVar
 
+from airflow_aiflow.runtime.clock import SystemClock
 from airflow_aiflow.runtime.process import die_with_parent
 
 J = TypeVar("J")
@@ -121,5 +122,5 @@ class Forks(Generic[J]):
                 value = folder / "value"
                 ended.append(Ended(job, folder, json.loads(value.read_text()) if value.exists() else "!no end"))
         if not ended:
-            time.sleep(0.01)
+            SystemClock().wait(0.01)
         return ended

@@ -12,7 +12,6 @@ import json
 import os
 import signal
 import sys
-import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -48,8 +47,7 @@ KILLED = -signal.SIGKILL
 #: Seconds that an attempt, or a wait for a condition, may take; reached only where something hangs.
 LONGEST = 60.0
 
-#: Seconds between two looks at what is waited for.
-LOOK = 0.02
+CLOCK = SystemClock()
 
 RETRIES = 9
 
@@ -72,12 +70,7 @@ class Process:
         :param stopped: or until it is stopped.
         :return: its exit code, negative for a signal; ``None``: it is stopped.
         """
-        deadline = time.monotonic() + LONGEST
-        while self.code is None and time.monotonic() < deadline:
-            if self.poll(stopped=stopped):
-                return self.code
-            time.sleep(LOOK)
-        if self.code is None:
+        if not CLOCK.wait(LONGEST, until=lambda: self.poll(stopped=stopped)):
             self.kill()
             raise TimeoutError(f"an attempt with failpoint {self.failpoint} did not end in {LONGEST:g} s")
         return self.code
@@ -345,7 +338,7 @@ class Life:
                 spool_dir=self.folder / "spool",
                 seal_key=self.seal_key,
             ),
-            clock=SystemClock(),
+            clock=CLOCK,
             models=kinds.Models,
         )
 
@@ -369,8 +362,5 @@ def until(condition: Callable[[], bool]) -> None:
 
     :param condition: looked at now and then.
     """
-    deadline = time.monotonic() + LONGEST
-    while not condition():
-        if time.monotonic() > deadline:
-            raise TimeoutError("waited in vain")
-        time.sleep(LOOK)
+    if not CLOCK.wait(LONGEST, until=condition):
+        raise TimeoutError("waited in vain")

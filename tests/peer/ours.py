@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,7 @@ from airflow_aiflow.durable.lease import LeaseRules
 from airflow_aiflow.runtime.flow import Flow
 from airflow_aiflow.runtime.requests import EffectContext
 from tests.crash import child
-from tests.crash.life import DONE, FAILED, KILLED, Life, until
+from tests.crash.life import CLOCK, DONE, FAILED, KILLED, Life, until
 
 #: Short, so that a frozen worker is presumed gone within seconds.
 LEASE = LeaseRules(ttl=2.0, interval=0.4)
@@ -45,8 +44,7 @@ def hit(place: str) -> None:
     if what == "raise":
         raise ConnectionResetError(f"the answer of {place} was lost")
     if what == "hold":
-        while not (child.OUTSIDE / "go").exists():
-            time.sleep(0.02)
+        until((child.OUTSIDE / "go").exists)
 
 
 def fetch(order: str) -> dict[str, Any]:
@@ -125,7 +123,7 @@ def parallel(flow: Flow) -> list[str]:
 def charge_slowly(ctx: EffectContext, order: str, cents: int) -> str:
     """Charge, and be in flight for a moment more."""
     child.seen("applied", f"{ctx.idempotency_key} {order} {cents}")
-    time.sleep(0.5)
+    CLOCK.wait(0.5)
     return "charged"
 
 
