@@ -125,6 +125,9 @@ class Doubts:
             raise error
         try:
             found = self._session.recorder.effect(intended.effect)
+            if found is not None and found.state is EffectState.INTENDED and found.intent_id == intended.intent_id:
+                self._session.recorder.doubt(intended.intent_id)  # the ledger was away for a moment
+                found = self._session.recorder.effect(intended.effect)
         except LedgerError:
             raise error from None  # the next attempt finds the open intent
         if found is None or found.state is EffectState.INTENDED:
