@@ -144,7 +144,7 @@ class Journal:
         with self._lock:
             self.effects += 1
             place = self._place()
-        self._host.log(f"aiflow: {place} {name:<{NAME_WIDTH}} {key}: {what}", warning=warning)
+        self._host.log(f"aiflow: {place} {name:<{NAME_WIDTH}} {key}  {what}", warning=warning)
 
     def closed(self) -> None:
         """Write the summary."""
