@@ -119,7 +119,7 @@ class PostgresLedger:
         return Recorded(
             steps=[step_record(row) for row in rows if row[STEP_WIDTH] is None],
             effects=[effect_record(one) for one in beside if "numbers" not in one],
-            numbers={int(fence): number for one in beside for fence, number in one.get("numbers", {}).items()},
+            numbers={int(fence): number for one in beside for fence, number in (one.get("numbers") or {}).items()},
         )
 
     def beat(self, lease: Lease, *, ttl: float, idle: float, step: str | None) -> Beat:
