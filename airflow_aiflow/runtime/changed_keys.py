@@ -34,7 +34,7 @@ def refuse_changed_key(session: Session, effect: EffectId, request: Request) -> 
     if effect in session.replay.open:
         return
     for other, record in list(session.replay.open.items()):
-        if other.name != effect.name or other in session.replay.reached:
+        if (other.namespace, other.name) != (effect.namespace, effect.name) or other in session.replay.reached:
             continue
         if record.request_fp != request.fingerprint() or not _open_still(session, other):
             continue

@@ -147,6 +147,8 @@ class Doubts:
             if decision == "did_not_happen" and not again:
                 assert case.error is not None
                 raise case.error
+            if decision == "happened":
+                return None
             if decision is not None:
                 return self._again(case, decision)
         if self._options.on_in_doubt == "retry":
@@ -186,8 +188,10 @@ class Doubts:
         self, decision: Decision, found: EffectRecord, stored: Stored | None = None, seal: bytes | None = None
     ) -> None:
         session = self._session
-        session.recorder.decide(found.intent_id, decision, by="reconcile", result=stored, seal=seal)
+        stands = session.recorder.decide(found.intent_id, decision, by="reconcile", result=stored, seal=seal)
         failpoint("after_decide", self._name)
+        if not stands:
+            return  # somebody was first, or the lease lapsed meanwhile: the row is looked at again
         words = "happened" if decision == "happened" else "did not happen: it is called with the recorded request"
         session.services.host.log(
             f"aiflow: effect '{self._name}' key {shown_key(found.effect)} (#{found.number}) was in doubt; as "
@@ -260,7 +264,7 @@ class Doubts:
         found, recorded, request = case.found, case.recorded, case.request
         self.retried |= decision == "retry"
         if found.execution == self._session.attempt.execution or recorded.same(request, self._options.identity):
-            if decision != "happened" and not recorded.same(request, None):
+            if not recorded.same(request, None):
                 self._tell_recorded(case)
             return recorded.as_request(request)
         if decision != "retry":

@@ -601,6 +601,32 @@ def test_a_loop_over_several_keys_in_another_order_is_left_alone() -> None:
     assert [to for to, _ in SENT] == ["a", "z", "b"]
 
 
+def test_another_generations_effect_is_no_changed_key() -> None:
+    task = DurableTask(on_clear="fresh")
+
+    def body(f: Flow) -> object:
+        return f.effect("mail", mail, "a", key="k", scope="generation", on_in_doubt="hold")
+
+    with pytest.raises(EffectInDoubtError):
+        task.run(body)
+    task.cleared()
+    assert task.run(body) == "sent to a"
+
+
+def test_a_finding_that_comes_after_a_persons_word_changes_nothing() -> None:
+    task = DurableTask()
+    held_then(task, pay, "1")
+    [entry] = task.inbox.waiting()
+
+    def slow(_intent: Intent) -> Finding:
+        assert task.inbox.resolve(entry.number, "happened", by="ann").counts
+        return DidNotHappen()
+
+    assert task.run(lambda f: f.effect("mail", pay, "1", key="k", reconcile=slow)) is None
+    assert len(SENT) == 1
+    assert not any("as reconcile= says" in line for line in task.host.lines)
+
+
 def test_two_keys_of_one_request_are_two_effects_where_both_are_called() -> None:
     task = DurableTask()
 
