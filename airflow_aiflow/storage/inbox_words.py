@@ -133,7 +133,10 @@ def not_answered(number: int, questions: list[Question], found: Numbered | None,
         return Word(False, f"#{number} was answered by {by} at {_when(at)}: {question.answer.option}")
     if option not in question.options:
         return Word(False, f"{option!r} is no option of #{number}: {', '.join(map(repr, question.options))}")
-    return Word(False, f"#{number} has changed meanwhile: look at it again")
+    return Word(
+        False,
+        f"#{number} is asked no more, for its task was cleared or has another request now: look into the inbox again",
+    )
 
 
 def _unknown(number: int) -> Word:

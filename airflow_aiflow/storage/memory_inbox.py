@@ -27,6 +27,9 @@ from airflow_aiflow.storage.text import shown
 #: Executions that nobody is at work on.
 _STOPPED = frozenset({ExecutionState.PAUSED, ExecutionState.FAILED, ExecutionState.CANCELLED})
 
+#: Signs of attempts that a clear, or the run made again, began.
+_CLEARS = ("cleared", "made_again")
+
 
 class MemoryInbox:
     """
@@ -45,7 +48,7 @@ class MemoryInbox:
             entries += [
                 InboxEntry(row.number, tables.moment(row.asked_at), None, memory_questions.read(tables, row))
                 for row in tables.questions.values()
-                if row.answer is None and row.write.kind != "doubt" and not _asked_since(tables, row)
+                if row.answer is None and row.write.kind != "doubt" and not _no_more(tables, row)
             ]
             entries.sort(key=lambda entry: entry.number)
             return [entry for entry in entries if entry.number > after][:limit]
@@ -124,7 +127,13 @@ class MemoryInbox:
         option, by = shown(option), shown(by)
         with self._ledger.statement() as tables:
             rows = _questions(tables, number)
-            unanswered = [row for row in rows if row.answer is None and option in row.write.options]
+            unanswered = [
+                row
+                for row in rows
+                if row.answer is None
+                and option in row.write.options
+                and not (row.number == number and _no_more(tables, row))
+            ]
             for row in unanswered:
                 row.answer, row.answered_by, row.note = option, by, shown(note)
                 row.answered_at = tables.clock.monotonic()
@@ -192,13 +201,18 @@ def _doubt(tables: Tables, row: EffectRow) -> InboxEntry:
     )
 
 
-def _asked_since(tables: Tables, row: QuestionRow) -> bool:
-    """Say whether the effect's approval, or conflict, was asked again, about another request."""
-    if row.write.kind not in ("approval", "conflict"):
-        return False
+def _no_more(tables: Tables, row: QuestionRow) -> bool:
+    """Say whether its task asks a question no more: it was cleared since, or asked again about another request."""
+    cleared = any(
+        pk == row.execution_pk and fence > row.fence and attempt.sign in _CLEARS
+        for (pk, fence), attempt in tables.attempts.items()
+    )
+    if cleared or row.write.kind not in ("approval", "conflict"):
+        return cleared
     return any(
         later.number > row.number
         and later.answer is None
+        and later.execution_pk == row.execution_pk
         and (later.write.kind, later.write.effect) == (row.write.kind, row.write.effect)
         for later in tables.questions.values()
     )

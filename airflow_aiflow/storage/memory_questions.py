@@ -23,7 +23,7 @@ def ask(tables: Tables, lease: Lease, write: QuestionWrite) -> Question:
             return read(tables, row)
     intent_id = write.intent_id
     check("a question's intent is there", intent_id is None or intent_id in tables.intents)
-    row = QuestionRow(next(tables.numbers), stored, lease.execution_pk, tables.clock.monotonic())
+    row = QuestionRow(next(tables.numbers), stored, lease.execution_pk, tables.clock.monotonic(), lease.fence)
     tables.questions[row.number] = row
     return read(tables, row)
 

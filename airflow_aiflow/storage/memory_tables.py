@@ -99,6 +99,8 @@ class QuestionRow:
     write: QuestionWrite
     execution_pk: int
     asked_at: float
+    #: Of the attempt that asked first.
+    fence: int
     answer: str | None = None
     answered_by: str = ""
     answered_at: float = 0.0

@@ -654,6 +654,38 @@ def test_an_approval_asked_again_about_another_request_waits_once(world: World) 
     assert waiting == [asked[-1].number]
 
 
+@pytest.mark.parametrize(
+    ("later", "stands"),
+    [({"try_number": 2}, True), ({"try_number": 2, "max_tries": 4, "clear_number": 1}, False)],
+)
+def test_what_was_asked_before_a_clear_takes_no_answer(world: World, later: dict[str, int], stands: bool) -> None:
+    """Nobody waits for it: the cleared task asks anew, under another number."""
+    execution = an_execution()
+    before = ask(world, take(world.ledger, an_attempt(execution)))
+    taken = take(world.ledger, an_attempt(execution, **later))
+    word = world.inbox.answer(before.number, "Approve", by="ann")
+    assert word.counts is stands
+    if not stands:
+        assert "asked no more" in word.why
+        after = ask(world, taken)
+        waiting = [entry.number for entry in world.inbox.waiting(after=before.number - 1)]
+        assert before.number not in waiting
+        assert after.number in waiting
+        assert world.inbox.answer(after.number, "Approve", by="ann").counts
+
+
+def test_two_executions_that_ask_about_one_effect_both_wait(world: World) -> None:
+    effect = an_effect()
+    asked = [
+        world.ledger.ask(start(world.ledger).lease, a_question(effect, kind="approval", options=("Approve", "Reject")))
+        for _ in range(2)
+    ]
+    waiting = [entry.number for entry in world.inbox.waiting(after=asked[0].number - 1)]
+    assert {question.number for question in asked} <= set(waiting)
+    for question in asked:
+        assert world.inbox.answer(question.number, "Approve", by="ann").counts
+
+
 def test_a_call_in_hand_does_not_wait(begun: Story) -> None:
     assert begun.entry() is None
     begun.world.pass_time(TTL + 1)

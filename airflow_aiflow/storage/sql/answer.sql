@@ -1,6 +1,16 @@
--- The first answer stands. For a doubt its intent's number will do: everybody who waits for it is told.
+-- The first answer stands. For a doubt its intent's number will do: everybody who waits for it is told. A question that
+-- its task asks no more, for it was cleared since or asked again about another request, takes none.
 with target as materialized (
-    select q.number from aiflow.question q where q.number = %(number)s
+    select q.number from aiflow.question q
+    where q.number = %(number)s and not exists (
+        select from aiflow.attempt a
+        where a.execution_id = q.execution_id and a.sign in ('cleared', 'made_again') and a.started_at > q.asked_at
+    ) and not (q.kind in ('approval', 'conflict') and exists (
+        select from aiflow.question later
+        where later.execution_id = q.execution_id and later.answer is null and later.number > q.number
+            and later.kind = q.kind and later.namespace = q.namespace
+            and later.effect_name = q.effect_name and later.key = q.key
+    ))
     union all
     select q.number from aiflow.question q
     join aiflow.intent i on i.intent_id = q.intent_id

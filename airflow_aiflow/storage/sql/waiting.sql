@@ -32,11 +32,19 @@ doubt as (
 asked as (
     select q.number, q.asked_at, null::jsonb, to_jsonb(q) from aiflow.question_now q
     where q.answer is null and q.kind <> 'doubt' and q.number > %(after)s
-        and not (q.kind in ('approval', 'conflict') and exists (   -- asked again since, about another request
-            select from aiflow.question later
-            where later.answer is null and later.number > q.number and later.kind = q.kind
-                and later.namespace = q.namespace and later.effect_name = q.effect_name and later.key = q.key
-        ))
+        and not exists (   -- its task asks it no more: cleared since, or asked again about another request
+            select from aiflow.question mine
+            where mine.number = q.number and (exists (
+                select from aiflow.attempt a
+                where a.execution_id = mine.execution_id and a.sign in ('cleared', 'made_again')
+                    and a.started_at > mine.asked_at
+            ) or mine.kind in ('approval', 'conflict') and exists (
+                select from aiflow.question later
+                where later.execution_id = mine.execution_id and later.answer is null and later.number > mine.number
+                    and later.kind = mine.kind and later.namespace = mine.namespace
+                    and later.effect_name = mine.effect_name and later.key = mine.key
+            ))
+        )
 )
 select number, since, effect, question from doubt
 union all

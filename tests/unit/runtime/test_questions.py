@@ -101,6 +101,22 @@ def test_a_run_that_is_made_again_is_not_answered_by_the_one_that_was_deleted() 
     asked(task, publish)
 
 
+def test_a_clear_while_an_answer_is_pending_asks_anew_and_the_old_form_says_so() -> None:
+    task = DurableTask()
+    asked(task, publish)
+    old = task.form
+    task.cleared()
+    asked(task, publish)
+    new, task.form = task.form, old
+    with pytest.raises(ValueError, match="asked no more"):
+        task.answer("Approve")
+    task.same_again()
+    asked(task, publish)
+    task.form = new
+    task.answer("Reject")
+    assert task.run(publish).option == "Reject"
+
+
 def test_except_exception_does_not_swallow_a_question() -> None:
     task = DurableTask()
 
