@@ -25,9 +25,8 @@ from airflow_aiflow.durable.sign import Evidence, Sign, begins_generation
 NEVER_DURABLE = "never ran durable: Airflow runs it again as always"
 NEW_GENERATION, RESUME = "new generation", "resume"
 
-#: States of an effect that a clear keeps: it has happened, or nobody knows.
+#: States of an effect that a clear keeps: it has happened.
 KEPT = frozenset({"succeeded"})
-OPEN = frozenset({"intended", "in_doubt"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +136,7 @@ def preview(
         line.durable = view is not None
         if view is not None:
             line.add(view)
-            doubts += [(number, one.name) for one in view.effects if one.state in OPEN for number in one.open_numbers]
+            doubts += _doubts(view)
             waiting += [(question.number, question.subject) for question in view.questions]
     return Preview(list(lines.values()), sorted(doubts), sorted(waiting), _emitted(assets, dag_id, cleared))
 
@@ -155,6 +154,12 @@ def _verdict(view: ExecutionView | None, *, below: bool, wish: OnClear | None) -
             " (below the top of the clear)" if below else "" if view.heard else " (Airflow did not hear of the success)"
         )
     return f"{state} -> {NEW_GENERATION if anew else RESUME}{why}", anew
+
+
+def _doubts(view: ExecutionView) -> list[tuple[int, str]]:
+    """Give what has no outcome; what a live attempt has begun is in hand, not in doubt."""
+    states = {"in_doubt"} if view.live else {"in_doubt", "intended"}
+    return [(number, one.name) for one in view.effects if one.state in states for number in one.open_numbers]
 
 
 def _below(cleared: set[str], downstream: Mapping[str, Iterable[str]]) -> set[str]:

@@ -59,7 +59,7 @@ def as_text(found: Preview, wish: OnClear | None) -> str:
         below.append(("instead", "--resume (0 model calls again)"))
     if wish is None and not found.calls and any(line.calls for line in found.lines):
         calls = sum(line.calls for line in found.lines)
-        below.append(("instead", f"--fresh ({_money_of(calls, found.lines)})"))
+        below.append(("instead", f"--fresh (model calls again: {_money_of(calls, found.lines)})"))
     return f"{table(rows)}\n{table(below)}"
 
 
