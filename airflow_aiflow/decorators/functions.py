@@ -8,6 +8,8 @@ is in none of them.
 
 from __future__ import annotations
 
+import asyncio
+import contextvars
 import functools
 import inspect
 import typing
@@ -18,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 from airflow_aiflow.decorators.key_template import KeyTemplate
 from airflow_aiflow.durable.policy import EffectOptions, effect_options, seconds
 from airflow_aiflow.exceptions import EffectOptionError, FlowOptionError
-from airflow_aiflow.runtime.current import current_flow
+from airflow_aiflow.runtime.current import current_flow, use_flow
 
 if TYPE_CHECKING:
     from airflow_aiflow.decorators.effect_words import EffectWords
@@ -93,8 +95,7 @@ def step(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         _refuse_unfit("step", fn)
         shown = inspect.signature(fn)
 
-        def call(*args: Any, **kwargs: Any) -> Any:
-            flow = current_flow()
+        def call(flow: Any, *args: Any, **kwargs: Any) -> Any:
             bound = shown.bind(*args, **kwargs)
             return flow.step(fn.__name__, _bound(fn, bound), *bound.args, **options)
 
@@ -127,8 +128,7 @@ def effect(*, key: str, **options: typing.Unpack[EffectWords]) -> EffectDecorato
                 f"idempotency key: make the function's first parameter `ctx` and send ctx.idempotency_key"
             )
 
-        def call(*args: Any, **kwargs: Any) -> Any:
-            flow = current_flow()
+        def call(flow: Any, *args: Any, **kwargs: Any) -> Any:
             bound = shown.bind(*args, **kwargs)
             given = inspect.BoundArguments(shown, dict(bound.arguments))
             given.apply_defaults()
@@ -166,10 +166,9 @@ def _refuse_unfit(decorator: str, fn: object) -> None:
     """Refuse what has no name, or whose call would not run its body."""
     if not inspect.isfunction(fn):
         raise FlowOptionError(f"@{decorator} takes a function, got {fn!r}; options go by keyword")
-    if inspect.iscoroutinefunction(fn) or inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
+    if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
         raise FlowOptionError(
-            f"@{decorator}: {fn.__name__} is an async function or a generator, whose call would not run its body; "
-            f"write a plain 'def' that returns its result"
+            f"@{decorator}: {fn.__name__} is a generator, whose call would not run its body; return a list instead"
         )
 
 
@@ -178,11 +177,48 @@ def _bound(fn: Callable[..., Any], bound: inspect.BoundArguments) -> Callable[..
 
 
 def _dressed(call: Callable[..., Any], fn: Callable[..., Any], shown: inspect.Signature) -> Any:
-    """Make a function look like the author's, without what aiflow gives."""
-    dressed: Any = functools.wraps(fn)(call)
+    """Make the call on the flow that is at work look like the author's function, without what aiflow gives."""
+
+    def plain(*args: Any, **kwargs: Any) -> Any:
+        return _on_core(fn.__name__, call, args, kwargs)
+
+    async def awaited(*args: Any, **kwargs: Any) -> Any:
+        flow: Any = current_flow()
+        if not _is_async(flow):
+            raise TypeError(
+                f"{fn.__name__} is a coroutine function; make the task 'async def' and await {fn.__name__}(...). "
+                f"Nothing ran"
+            )
+        return await call(flow, *args, **kwargs)
+
+    dressed: Any = functools.wraps(fn)(awaited if inspect.iscoroutinefunction(fn) else plain)
     dressed.__signature__ = shown
     dressed.__annotations__ = {
         name: hint for name, hint in fn.__annotations__.items() if name == "return" or name in shown.parameters
     }
     dressed.fn = fn
     return dressed
+
+
+def _on_core(name: str, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Make a plain function's call; in an async task only off the event loop, where agents run plain tools too."""
+    flow: Any = current_flow()
+    if not _is_async(flow):
+        return call(flow, *args, **kwargs)
+    if asyncio._get_running_loop() is not None:
+        raise TypeError(
+            f"{name} is a plain function, which would hold the event loop of this async task: "
+            f"await asyncio.to_thread({name}, ...), or write it 'async def'. Nothing ran"
+        )
+
+    def in_core() -> Any:
+        use_flow(flow._flow)
+        return call(flow._flow, *args, **kwargs)
+
+    return contextvars.copy_context().run(in_core)
+
+
+def _is_async(flow: object) -> bool:
+    from airflow_aiflow.runtime.async_flow import AsyncFlow
+
+    return isinstance(flow, AsyncFlow)

@@ -14,6 +14,7 @@ import sys
 import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import count
 from pathlib import Path
 from types import ModuleType
@@ -59,13 +60,21 @@ class Airflow:
     ledger: str
     numbers: Iterator[int]
 
-    def run(self, source: str, *, conf: Mapping[str, Any] | None = None, head: str = HEAD) -> Ran:
+    def run(
+        self,
+        source: str,
+        *,
+        conf: Mapping[str, Any] | None = None,
+        head: str = HEAD,
+        logical_date: datetime | None = None,
+    ) -> Ran:
         """
         Run a DAG file once.
 
         :param source: a function ``the_dag`` that is decorated with ``@dag``, without the imports of ``head``.
         :param conf: the run's parameters.
         :param head: what stands before it.
+        :param logical_date: of the run.
         """
         from airflow.dag_processing.dagbag import DagBag
         from airflow.utils.file import get_unique_dag_module_name
@@ -78,7 +87,7 @@ class Airflow:
         [made] = bag.dags.values()
         module = sys.modules[get_unique_dag_module_name(str(file))]
         try:
-            run = made.test(run_conf=dict(conf or {}))
+            run = made.test(run_conf=dict(conf or {}), logical_date=logical_date)
         finally:
             del sys.modules[module.__name__]
             file.unlink()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import enum
 import inspect
 import re
@@ -20,13 +21,14 @@ from airflow_aiflow.exceptions import (
     FlowOptionError,
     NoFlowError,
 )
+from airflow_aiflow.runtime.async_flow import run_async
 from airflow_aiflow.testing import flow
 from airflow_aiflow.testing.task import DurableTask
 
 seen: list[Any] = []
 
 
-class Size(str, enum.Enum):
+class Size(str, enum.Enum):  # noqa: UP042 - what authors write
     """Be an enum whose text differs between Python's releases."""
 
     BIG = "big"
@@ -99,9 +101,10 @@ def refund_one(order_id: str) -> str:
 
 
 def test_the_same_key_with_other_arguments_is_a_conflict() -> None:
-    with flow(), pytest.raises(EffectConflictError, match="cents"):
+    with flow():
         refund("4711", 100)
-        refund("4711", 200)
+        with pytest.raises(EffectConflictError, match="cents"):
+            refund("4711", 200)
     assert len(seen) == 1
 
 
@@ -198,10 +201,8 @@ def test_a_key_without_an_argument_warns() -> None:
 def test_wrong_options_are_refused_at_import() -> None:
     def pay(order_id: str) -> None: ...
 
-    async def later(order_id: str) -> None: ...
-
     with pytest.raises(EffectOptionError, match="on_in_doubt must be"):
-        effect(key="{order_id}", on_in_doubt="maybe")(pay)  # type: ignore[typeddict-item]
+        effect(key="{order_id}", on_in_doubt="maybe")(pay)  # type: ignore[arg-type]
     with pytest.raises(EffectOptionError, match="first parameter `ctx`"):
         effect(key="{order_id}", on_in_doubt="retry")(pay)
     with pytest.raises(TypeError, match="unexpected keyword 'colour'"):
@@ -211,5 +212,28 @@ def test_wrong_options_are_refused_at_import() -> None:
     with pytest.raises(FlowOptionError, match="timeout"):
         step(timeout=0)(pay)
     with pytest.raises(FlowOptionError, match="takes a function"):
-        effect(key="x/{a}")("pay")  # type: ignore[arg-type]
-    assert later is not None
+        effect(key="x/{a}")("pay")  # type: ignore[call-overload]
+
+
+@effect(key="async/{order_id}")
+async def refund_later(ctx: EffectContext, order_id: str) -> str:
+    await asyncio.sleep(0)
+    seen.append((order_id, ctx.key))
+    return f"refunded {order_id}"
+
+
+def test_coroutine_functions_are_awaited_in_async_tasks() -> None:
+    task = DurableTask()
+
+    async def body(_flow: Any) -> list[Any]:
+        assert list(inspect.signature(refund_later).parameters) == ["order_id"]
+        mixed = await asyncio.gather(refund_later("1"), refund_later("2"))
+        with pytest.raises(TypeError, match="would hold the event loop"):
+            double(2)
+        return [*mixed, await asyncio.to_thread(double, 2), await asyncio.to_thread(refund, "3", 4)]
+
+    for _ in range(2):
+        assert task.run(lambda _flow: run_async(body)) == ["refunded 1", "refunded 2", 4, "refunded 4"]
+    assert len(seen) == 4
+    with pytest.raises(TypeError, match="make the task 'async def'"):
+        task.run(lambda _flow: asyncio.run(refund_later("9")))
