@@ -19,6 +19,7 @@
  *   QUIET       a double is not noted                         STRICT       applied at most once, with truthful people
  *   VERIFIED    nobody decides before the owner is dead       DEDUP        the target dedups by our key
  *   RECOVERY    no retries are left: recovery alone brings an execution back
+ *   SURE        the probe can always tell
  *   RELEASE     a person may release a success once           NOP5         (with NOFENCE: look for more than P5)
  */
 #ifndef POLICY
@@ -272,7 +273,12 @@ policy:
 #else
         :: applied == 0 -> what = AGAIN
 #endif
+#ifndef SURE
         :: what = UNSURE /* it may fail: can't tell */
+#endif
+#ifdef VERIFIED
+        :: applied == 0 && may_call[about] -> what = UNSURE /* its no is not trusted yet */
+#endif
         fi
 #endif
     };

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import random
-from pathlib import Path
+import subprocess
+import sys
 
 import pytest
 
 from airflow_aiflow.durable import failpoint
 from tests.crash import kinds
 from tests.crash.expected import read_cells
-from tests.crash.matrix import Measured, report, run_cells, sample
+from tests.crash.matrix import Measured, report
 from tests.crash.situations import SITUATIONS
 
 CELLS = read_cells()
@@ -39,8 +41,15 @@ def test_a_cell_that_is_not_as_expected_is_shown() -> None:
 
 
 @pytest.mark.slow
-def test_one_cell_of_each_row(tmp_path: Path) -> None:
+def test_one_cell_of_each_row() -> None:
+    """In a program of its own: it forks, and wants neither pytest's threads nor its files."""
     seed = random.SystemRandom().randrange(1_000_000)
-    print(f'make crash-report ARGS="--sample --seed {seed}"')
-    measured = run_cells(sample(CELLS, seed), tmp_path)
-    assert all(each.right for each in measured), report([each for each in measured if not each.right])
+    played = subprocess.run(
+        [sys.executable, "-m", "tests.crash.matrix", "--sample", "--seed", str(seed), "--json"],
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert played.returncode == 0, f"seed {seed}\n{played.stdout}\n{played.stderr[-2000:]}"
+    found = json.loads(played.stdout.splitlines()[-1])
+    assert found == {"cells": len({(cell.kind, cell.sites) for cell in CELLS}), "wrong": [], "seed": seed}
