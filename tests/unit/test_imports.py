@@ -52,6 +52,23 @@ def careful():
     work("a")
 careful()
 """
+FUNCTIONS = """
+from airflow_aiflow import effect, step
+@step
+def double(number): return 2 * number
+@effect(key="pay/{number}")
+def pay(ctx, number): ...
+"""
+# The operator is the DAG's own and is paid for anyway.
+ONCE = """
+from airflow.providers.standard.operators.bash import BashOperator
+before |= set(sys.modules)
+from airflow_aiflow import once
+@dag
+def careful():
+    once(BashOperator)(task_id="work", bash_command="true")
+careful()
+"""
 
 
 def added(program: str) -> list[str]:
@@ -71,6 +88,8 @@ def added(program: str) -> list[str]:
         pytest.param("import airflow_aiflow.exceptions", id="exceptions"),
         pytest.param(DURABLE, id="task.durable"),
         pytest.param(TYPED, id="durable"),
+        pytest.param(FUNCTIONS, id="step and effect"),
+        pytest.param(ONCE, id="once"),
     ],
 )
 def test_a_dag_file_stays_cheap(program: str) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from airflow_aiflow.local import stack_connections
 from airflow_aiflow.local.fault import Fault
+from airflow_aiflow.local.objectstore import ObjectStoreServer
 from airflow_aiflow.local.postgres import PostgresServer
 from airflow_aiflow.local.service import MailService, RecordsService
 from tests.integration.airflow.conftest import HEAD, Airflow, Ran
@@ -202,7 +203,7 @@ once(Pushes).partial(task_id="keyless").expand(text=["a", "b"])
 
 
 def test_a_mail_whose_reply_is_lost_is_in_doubt_and_not_sent_again(run: Callable[..., Ran], mails: MailService) -> None:
-    mails.set_faults(Fault("cut"))
+    mails.set_faults(Fault("cut", first=1))
     ran = run(MAIL.replace("NAME", "lost").replace("scope=", 'on_in_doubt="hold", scope='), day="lost")
     assert ran.run.state == "failed"
     assert len(mails.mails()) == 1
@@ -221,7 +222,7 @@ def test_a_record_is_created_once_by_its_key(
     run: Callable[..., Ran], records: RecordsService, deferrable: bool
 ) -> None:
     if not deferrable:
-        records.set_faults(Fault("cut"))
+        records.set_faults(Fault("cut", first=1))
     options = ', idempotency_header="Idempotency-Key", on_in_doubt="retry"'
     body = CREATE.replace('create OPTIONS"OPTIONS', f'create"{options}').replace("DEFERRABLE", str(deferrable))
     ran = run(body)
@@ -232,7 +233,7 @@ def test_a_record_is_created_once_by_its_key(
 
 
 def test_a_request_without_a_key_is_sent_once(run: Callable[..., Ran], records: RecordsService) -> None:
-    records.set_faults(Fault("cut"))
+    records.set_faults(Fault("cut", first=1))
     ran = run(CREATE.replace('create OPTIONS"OPTIONS', 'create", on_in_doubt="hold"').replace("DEFERRABLE", "False"))
     assert ran.run.state == "failed"
     assert len(records.records()) == 1
@@ -354,3 +355,42 @@ t >> read()
     assert len(ran.seen) == 2
     assert ran.seen[0] == ran.seen[1]
     assert str(ran.seen[0]).count("a") == str(ran.seen[0]).count("b") == 1
+
+
+def test_an_object_is_written_once(
+    airflow: Airflow, object_store: ObjectStoreServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    Not covered by the project's own environment: the amazon provider wants another ``python-dateutil`` than Airflow.
+    """
+    pytest.importorskip("airflow.providers.amazon.aws.operators.s3")
+
+    bucket = object_store.bucket()
+    connection = {
+        "conn_type": "aws",
+        "login": object_store.access_key,
+        "password": object_store.secret_key,
+        "extra": {"endpoint_url": f"http://{object_store.endpoint}", "region_name": object_store.region},
+    }
+    monkeypatch.setenv("AIRFLOW_CONN_AWS_DEFAULT", json.dumps(connection))
+    body = """
+from airflow.providers.amazon.aws.operators.s3 import S3CreateObjectOperator
+import os
+
+class Counted(S3CreateObjectOperator):
+    def execute(self, context):
+        seen.append(os.environ["AWS_MAX_ATTEMPTS"])
+        return super().execute(context)
+
+same = dict(key="report/{{ s3_key }}", scope="run", effect_name="report", on_in_doubt="hold")
+first, second = (
+    once(Counted, **same)(task_id=task_id, s3_bucket="BUCKET", s3_key="a/b.txt", data="DATA", replace=False)
+    for task_id in ("first", "second")
+)
+first >> second
+"""
+    lines = "\n".join(f"    {line}" for line in body.strip().splitlines()).replace("BUCKET", bucket)
+    head = '@dag(dag_id="THE_DAG", schedule=None, start_date=dt.datetime(2026, 1, 1))\ndef the_dag():\n'
+    ran = airflow.run(f"{head}{lines}\n\nthe_dag()\n", head=HEAD_ONCE)
+    assert ran.run.state == "success", ran.states
+    assert ran.seen == ["1"], "replace=False would have failed the second"
