@@ -35,6 +35,8 @@ NAMES: Final = frozenset(
         "after_dedup_row",
         "before_commit",
         "after_commit",
+        "before_leave",
+        "after_leave",
     }
 )
 
