@@ -2,7 +2,7 @@
 -- with the numbers of their intents.
 select
     x.execution_id, e.name, e.state::text, count(*)::integer,
-    coalesce(array_agg(i.number order by i.number) filter (where e.state in ('intended', 'in_doubt')), '{}')
+    coalesce(array_agg(i.number order by i.number) filter (where e.state in ('intended', 'in_doubt')), array[]::bigint[])
 from aiflow.execution x
 join aiflow.effect e on e.execution_id = x.execution_id
 join aiflow.intent i on i.effect_id = e.effect_id and i.no = e.intent_no
