@@ -74,7 +74,7 @@ class Airflow:
         :param source: a function ``the_dag`` that is decorated with ``@dag``, without the imports of ``head``.
         :param conf: the run's parameters.
         :param head: what stands before it.
-        :param logical_date: of the run.
+        :param logical_date: of the run; ``None``: now.
         """
         from airflow.dag_processing.dagbag import DagBag
         from airflow.utils.file import get_unique_dag_module_name
@@ -87,7 +87,8 @@ class Airflow:
         [made] = bag.dags.values()
         module = sys.modules[get_unique_dag_module_name(str(file))]
         try:
-            run = made.test(run_conf=dict(conf or {}), logical_date=logical_date)
+            given = {} if logical_date is None else {"logical_date": logical_date}
+            run = made.test(run_conf=dict(conf or {}), **given)
         finally:
             del sys.modules[module.__name__]
             file.unlink()
