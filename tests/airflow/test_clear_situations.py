@@ -99,12 +99,13 @@ class Situation:
 def runs(airflow_stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Situation]:
     """Start every run that the tests want, at once."""
     client = airflow_stack.airflow.client()
-    for dag_id in ("cleared", "cleared_chain"):
+    for dag_id in ("cleared", "cleared_chain", "cleared_list"):
         client.wait_for_dag(dag_id)
 
     def start(dag_id: str, name: str, **conf: Any) -> Situation:
         folder = tmp_path_factory.mktemp(name)
         folder.chmod(0o777)
+        (folder / "list.txt").write_text("a b c")
         run_id = client.trigger(dag_id, {"folder": str(folder), **conf})
         return Situation(airflow_stack, client, dag_id, run_id, folder)
 
@@ -116,6 +117,7 @@ def runs(airflow_stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> dict
         "success": start("cleared", "success"),
         "failed": start("cleared", "failed", fail=[1, 2]),
         "made again": start("cleared", "made-again"),
+        "list": start("cleared_list", "list"),
     }
 
 
@@ -201,6 +203,17 @@ def test_below_the_top_of_a_clear_steps_replay(runs: dict[str, Situation]) -> No
     run.ended("success")
     assert run.attempts("below")[-1] == (3, 2), "alone it is the top of its clear"
     assert [run.count("effect", task_id) for task_id in ("top", "below")] == [1, 1]
+
+
+def test_a_list_that_shifted_above_a_mapped_task_costs_one_step(runs: dict[str, Situation]) -> None:
+    """C14: each map index holds another item after the clear, and one index is new."""
+    run = runs["list"]
+    run.ended("success")
+    (run.folder / "list.txt").write_text("z a b c")
+    run.clear("listed", include_downstream=True)
+    run.ended("success")
+    assert sorted(run.attempts("one")) == [(1, 1)] * 4 + [(2, 1)] * 3
+    assert {item: run.count("step", item) for item in "zabc"} == dict.fromkeys("zabc", 1)
 
 
 def test_the_rest_api_gives_the_same_evidence(runs: dict[str, Situation], airflow_stack: Stack) -> None:

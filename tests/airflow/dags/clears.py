@@ -90,5 +90,20 @@ def cleared_chain():
     below(top())
 
 
+@dag(**OPTIONS, default_args={"on_clear": "auto"})
+def cleared_list():
+    @task
+    def listed(params=None):
+        return (Path(params["folder"]) / "list.txt").read_text().split()
+
+    @task.durable
+    def one(flow: Flow, item: str, params=None):
+        note(params["folder"], f"attempt one {flow.attempt} {flow.generation}")
+        return flow.step("read", read, item, params["folder"])
+
+    one.expand(item=listed())
+
+
 cleared()
 cleared_chain()
+cleared_list()
