@@ -87,7 +87,7 @@ class Airflow:
         [made] = bag.dags.values()
         module = sys.modules[get_unique_dag_module_name(str(file))]
         try:
-            given = {} if logical_date is None else {"logical_date": logical_date}
+            given: dict[str, Any] = {} if logical_date is None else {"logical_date": logical_date}
             run = made.test(run_conf=dict(conf or {}), **given)
         finally:
             del sys.modules[module.__name__]
