@@ -20,6 +20,9 @@ from bench.timing import in_turns, median, p95
 
 INSERT = "INSERT INTO aiflow.bench_bare VALUES (%s, %s)"
 
+#: The connection of the database that ``flow.transaction`` changes: the ledger's own server, as the bare INSERT's.
+TARGET = "bench"
+
 #: Recorded steps that a resume reads.
 RECORDED = 10_000
 
@@ -31,7 +34,7 @@ RESUMES = 7
 def opened(dsn: str, run_id: str) -> Iterator[tuple[DurableTask, Flow]]:
     """Give a task and its open flow on a real ledger."""
     ledger = PostgresLedger.connect(dsn)
-    task = DurableTask(ledger=ledger, clock=SystemClock(), run_id=run_id)
+    task = DurableTask(ledger=ledger, clock=SystemClock(), run_id=run_id, databases={TARGET: dsn})
     try:
         with open_flow(task.attempt(), task.services) as flow:
             yield task, flow
@@ -49,9 +52,14 @@ def send(number: int, text: str) -> str:
     return text
 
 
+def insert_once(cursor: psycopg.Cursor[Any], number: int, body: bytes) -> None:
+    """Insert the same row as the bare INSERT."""
+    cursor.execute(INSERT, (number, body))
+
+
 def cost_of_safety(dsn: str, rounds: int) -> dict[str, Any]:
     """
-    Compare a step and an effect with a bare one-row INSERT and its commit.
+    Compare a step, an effect and a transaction with a bare one-row INSERT and its commit.
 
     The INSERT is made in both ways that there are: as psycopg does it unless told otherwise, where the commit is a
     statement of its own (``bare``), and as one statement that commits itself (``autocommit``), which is how the ledger
@@ -80,6 +88,9 @@ def cost_of_safety(dsn: str, rounds: int) -> dict[str, Any]:
                 "autocommit": lambda: auto.execute(INSERT, (next(numbers), body)),
                 "step": lambda: flow.step("compute", compute, next(numbers), text),
                 "effect": lambda: flow.effect("send", send, (number := next(numbers)), text, key=f"bench/{number}"),
+                "transaction": lambda: flow.transaction(
+                    "insert", insert_once, (number := next(numbers)), body, conn_id=TARGET, key=f"bench/{number}"
+                ),
             },
             rounds,
         )
@@ -87,6 +98,7 @@ def cost_of_safety(dsn: str, rounds: int) -> dict[str, Any]:
     return {
         "step_ratio": medians["step"] / medians["bare"],
         "effect_ratio": medians["effect"] / medians["bare"],
+        "transaction_ratio": medians["transaction"] / medians["bare"],
         "step_autocommit_ratio": medians["step"] / medians["autocommit"],
         "effect_autocommit_ratio": medians["effect"] / medians["autocommit"],
         "times_ms": {name: {"median": median(values), "p95": p95(values)} for name, values in times.items()},
