@@ -122,6 +122,8 @@ class Life:
     target: str = ""
     #: Whether each attempt is on a machine of its own, as far as anybody can see: no death is verified.
     far: bool = False
+    #: Bytes up to which a value lies in the ledger's row.
+    inline_limit: int = kinds.INLINE_LIMIT
     #: Keys the seals of what is recorded.
     seal_key: bytes | None = None
     #: Which run of the DAG.
@@ -332,7 +334,7 @@ class Life:
             host=host,
             settings=FlowSettings(
                 lease=self.lease,
-                inline_limit=kinds.INLINE_LIMIT,
+                inline_limit=self.inline_limit,
                 ledger_patience=self.patience,
                 handover=30.0,
                 spool_dir=self.folder / "spool",

@@ -263,17 +263,17 @@ def frozen_and_thawed(life: PeerLife) -> None:
 FORGE = """
     update aiflow.step s set result = convert_to(replace(convert_from(s.result, 'utf8'), 'answer', 'FORGED'), 'utf8')
     from aiflow.execution x
-    where x.execution_id = s.execution_id and x.dag_id = %s and s.name = 'after fetch'
+    where x.execution_id = s.execution_id and x.dag_id = %s and s.name = 'after fetch' and s.result is not null
 """
 
 
 def answer_forged(life: PeerLife) -> None:
-    life.seal_key = b"a key of this report's own"
+    life.seal_key, life.inline_limit = b"a key of this report's own", 16_384
     life.fault(finish=("raise", 1))
     life.ended(FAILED)
     with psycopg.connect(life.dsn) as connection:
         changed = connection.execute(FORGE, (life.execution.dag_id,))
-        assert changed.rowcount == 1
+        assert changed.rowcount == 1, "no row was forged"
     life.cleared()
     life.ended(FAILED)
     assert any("SealError" in line for line in life.outside("log")), "the forged answer was taken"
