@@ -32,7 +32,8 @@ TASKS = WORK | {"config", "hooks", "links", "xcom"}
 #: operators, sensors, decorators -> hooks, triggers, runtime -> storage -> durable -> exceptions; plugin -> api; cli ->
 #: local, storage. A new part needs a line here, and with it a thought.
 ALLOWED: dict[str, set[str]] = {
-    "__init__": TASKS | {"decorators", "operators", "testing"},  # lazily: no import of it runs before a name is asked for
+    # Lazily: no import of it runs before a name is asked for.
+    "__init__": TASKS | {"decorators", "operators", "testing"},
     "exceptions": set(),
     "durable": {"exceptions"},
     "storage": DOMAIN,
