@@ -26,6 +26,10 @@ SCOPES = ("dag", "run", "global", "generation")
 ON_IN_DOUBT = ("ask", "hold", "retry")
 ON_CONFLICT = ("auto", "fail", "keep", "ask")
 
+#: Longest duration, in seconds: 100 years. PostgreSQL's timestamps, and the waits of an operating system, end somewhere
+#: above it, and a ledger's row with a longer one could not be read any more.
+LONGEST = 100 * 365.25 * 86_400
+
 #: Options of ``effect`` that are durations, in seconds once they are checked.
 DURATIONS = ("timeout", "in_doubt_timeout", "retry_window", "dedup_ttl")
 
@@ -40,11 +44,13 @@ def seconds(value: Duration, option: str) -> float:
     :param value: a ``timedelta`` or seconds.
     :param option: the option's name, for the message.
     :return: seconds, more than 0.
-    :raises FlowOptionError: if it is no duration, or not more than 0.
+    :raises FlowOptionError: if it is no duration, not more than 0, or longer than ``LONGEST``.
     """
     number = value.total_seconds() if isinstance(value, timedelta) else value
     if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number < float("inf"):
         raise FlowOptionError(f"{option} must be a timedelta or a number of seconds above 0, got {value!r}")
+    if number > LONGEST:
+        raise FlowOptionError(f"{option} must be at most 100 years, got {value!r}")
     return float(number)
 
 
@@ -107,7 +113,12 @@ class EffectOptions:
             _check_identity(self.identity)
         if not isinstance(self.require_approval, bool):
             raise EffectOptionError(f"require_approval must be True or False, got {self.require_approval!r}")
-        if isinstance(self.assigned_users, str) or not all(isinstance(user, str) for user in self.assigned_users):
+        users = self.assigned_users
+        if (
+            isinstance(users, str)
+            or not isinstance(users, Collection)
+            or not all(isinstance(user, str) for user in users)
+        ):
             raise EffectOptionError(f"assigned_users must be a sequence of user ids, got {self.assigned_users!r}")
         for option in ("reconcile", "classify", "compensate"):
             if getattr(self, option) is not None and not callable(getattr(self, option)):

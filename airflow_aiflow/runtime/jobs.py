@@ -16,7 +16,7 @@ from typing import Any
 
 from airflow_aiflow.durable.effect import EffectRecord
 from airflow_aiflow.durable.fingerprint import fingerprint
-from airflow_aiflow.durable.identity import EffectId, step_key
+from airflow_aiflow.durable.identity import EffectId, idempotency_key, step_key
 from airflow_aiflow.durable.job import JobStatus
 from airflow_aiflow.durable.policy import EFFECT_OPTION_NAMES, Duration, EffectOptions, effect_options, seconds
 from airflow_aiflow.durable.reconcile import DidNotHappen, Finding, Happened, Intent
@@ -78,10 +78,7 @@ def run_job(session: Session, flow: OutsideCalls, call: JobCall) -> Any:
 
     job_id = EffectCall(session, call.name, call.submit, call.args, options, identify).run()
     if not isinstance(job_id, str) or not job_id:
-        raise JobFailedError(
-            f"job '{call.name}': submit gave {job_id!r} where the job's id is expected, a text; what was submitted "
-            f"can't be found again. Look at the provider"
-        )
+        job_id = _id_of_submitted(session, call, known[0], job_id)
     watch = _Watch(session, call, job_id, known[0], interval, timeout)
     ended = StepCall(
         kind="job",
@@ -91,6 +88,47 @@ def run_job(session: Session, flow: OutsideCalls, call: JobCall) -> Any:
         as_type=result_type(call.result),
     )
     return after(session, ended, watch.until_done)
+
+
+def _id_of_submitted(session: Session, call: JobCall, effect: EffectId, given: Any) -> str:
+    """
+    Find the id of a job that a person, or ``reconcile=``, says was submitted: a form takes none.
+
+    :param given: the submission's result, which is no id.
+    :raises JobFailedError: if it is not known.
+    """
+    submission = session.recorder.effect(effect)
+    if submission is None or submission.decision != "happened":
+        raise JobFailedError(
+            f"job '{call.name}': submit gave {given!r} where the job's id is expected, a text; what was submitted "
+            f"can't be found again. Look at the provider"
+        )
+    if isinstance(given, int) and not isinstance(given, bool):
+        return str(given)  # typed as JSON, without the quotes of a text
+    if call.find is None:
+        known = "find= finds it by the idempotency key that it bears, also where it is given to the job only now"
+    else:
+        find, key = call.find, idempotency_key(effect, submission.repeat)
+        job_id = _outside(session, call.name, lambda: author(find, key))
+        if isinstance(job_id, str) and job_id:
+            return job_id
+        known = "find= knows no job with its key. Look at the provider"
+    without = "without the job's id" if given is None else f"with {given!r} as the job's id, which is no text"
+    raise JobFailedError(
+        f"job '{call.name}': {submission.decided_by} said that it was submitted (#{submission.number}), {without}. "
+        f"{known}; {_way_out(submission)}"
+    )
+
+
+def _outside(session: Session, name: str, call: Callable[[], Any]) -> Any:
+    """Ask the provider something that changes nothing, for so long as one small request may take."""
+    if threading.current_thread() is not threading.main_thread():
+        return refuse_unrun(call())  # can't be cut off here, and ends no process: it changes nothing
+    return session.deadlines.run(
+        lambda: refuse_unrun(call()),
+        LOOK_SECONDS,
+        lambda: StepTimeoutError(f"job '{name}': no answer within {LOOK_SECONDS:g} s"),
+    )
 
 
 def _options(call: JobCall, defaults: EffectOptions) -> EffectOptions:
@@ -201,13 +239,7 @@ class _Watch:
         return status
 
     def _outside(self, fn: Callable[[str], Any]) -> Any:
-        if threading.current_thread() is not threading.main_thread():
-            return refuse_unrun(author(fn, self._id))  # can't be cut off here, and ends no process: it changes nothing
-        return self._session.deadlines.run(
-            lambda: refuse_unrun(author(fn, self._id)),
-            LOOK_SECONDS,
-            lambda: StepTimeoutError(f"job '{self._call.name}': no answer within {LOOK_SECONDS:g} s"),
-        )
+        return _outside(self._session, self._call.name, lambda: author(fn, self._id))
 
     def _tell(self, status: JobStatus) -> None:
         said = (status.state, status.progress, status.message)

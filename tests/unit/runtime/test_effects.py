@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from datetime import timedelta
 from functools import partial
 
 import pytest
@@ -310,6 +311,7 @@ def test_wrong_options_are_refused_before_the_intent(options: dict[str, object],
         ({"compensate": ()}, "compensate must be a function"),
         ({"require_approval": 1}, "require_approval must be True or False, got 1"),
         ({"assigned_users": "ann"}, "assigned_users must be a sequence of user ids, got 'ann'"),
+        ({"assigned_users": None}, "assigned_users must be a sequence of user ids, got None"),
     ],
 )
 def test_wrong_options_of_doubt_and_approval_are_refused_before_the_intent(
@@ -325,6 +327,16 @@ def test_wrong_options_of_doubt_and_approval_are_refused_before_the_intent(
 @pytest.mark.parametrize("value", [0, -1, "1 h", True])
 def test_a_duration_that_is_none_is_refused_before_the_intent(option: str, value: object) -> None:
     with flow() as f, pytest.raises(FlowOptionError, match=f"{option} must be a timedelta"):
+        f.effect("mail", send, "a", key="k", **{option: value})
+    assert SENT == []
+
+
+@pytest.mark.parametrize("option", ["timeout", "dedup_ttl", "retry_window", "in_doubt_timeout"])
+@pytest.mark.parametrize("value", [timedelta.max, 1e300, 10**400])
+def test_a_duration_that_no_database_can_add_to_a_moment_is_refused_before_the_intent(
+    option: str, value: object
+) -> None:
+    with flow() as f, pytest.raises(FlowOptionError, match=f"{option} must be at most 100 years, got"):
         f.effect("mail", send, "a", key="k", **{option: value})
     assert SENT == []
 

@@ -11,6 +11,8 @@ import pytest
 
 from airflow_aiflow import EffectContext, Flow, JobStatus
 from airflow_aiflow.durable.execution import ExecutionState
+from airflow_aiflow.durable.payload import encode
+from airflow_aiflow.durable.record import Stored
 from airflow_aiflow.exceptions import (
     AttemptParked,
     EffectInDoubtError,
@@ -387,3 +389,48 @@ def test_two_sleeps_of_a_name_are_two() -> None:
 def test_a_sleep_needs_a_duration(delay: Any) -> None:
     with pytest.raises(FlowOptionError, match="delay must be a timedelta"):
         DurableTask().run(lambda flow: flow.sleep("s", delay))
+
+
+def in_doubt_after_submit(provider: Provider, **options: Any) -> DurableTask:
+    """Lose the answer of a submission, and have a person say in the form that it happened: a form takes no id."""
+    provider.lost_reply, provider.find_raises, provider.states = True, True, ["succeeded"]
+    task = DurableTask()
+    with pytest.raises(AttemptParked):
+        task.run(train(**options))
+    task.answer("It happened")
+    provider.find_raises = False
+    return task
+
+
+def test_the_id_of_a_job_that_a_person_says_was_submitted_is_found_by_its_key(provider: Provider) -> None:
+    task = in_doubt_after_submit(provider, find=find)
+    assert task.run(train(find=find)) == "model of job-1"
+    assert provider.calls.count("create") == 1
+
+
+def test_a_find_that_comes_with_a_later_release_of_the_code_leads_to_the_job(provider: Provider) -> None:
+    task = in_doubt_after_submit(provider)
+    with pytest.raises(JobFailedError, match=r"ann said that it was submitted \(#1\), without the job's id.*find="):
+        task.run(train())
+    assert task.run(train(find=find)) == "model of job-1"
+    assert provider.calls.count("create") == 1
+
+
+def test_a_job_that_a_person_says_was_submitted_and_nobody_finds_is_not_submitted_again(provider: Provider) -> None:
+    task = in_doubt_after_submit(provider, find=find)
+    provider.jobs.clear()
+    with pytest.raises(JobFailedError, match=r"find= knows no job with its key.*effects release 1 "):
+        task.run(train(find=find))
+    assert provider.calls.count("create") == 1
+
+
+def test_an_id_that_a_person_typed_as_a_number_is_one(provider: Provider) -> None:
+    provider.lost_reply, provider.states = True, ["succeeded"]
+    task = DurableTask()
+    with pytest.raises(AttemptParked):
+        task.run(train())
+    provider.jobs["17"] = provider.jobs.pop("job-1")
+    given = Stored(inline=encode(17).data)
+    assert task.inbox.resolve(1, "happened", by="ann", result=given).counts
+    task.same_again()
+    assert task.run(train()) == "model of 17"
