@@ -210,7 +210,7 @@ def _no_more(tables: Tables, row: QuestionRow) -> bool:
     if cleared or row.write.kind not in ("approval", "conflict"):
         return cleared
     return any(
-        later.number > row.number
+        later.turn > row.turn
         and later.answer is None
         and later.execution_pk == row.execution_pk
         and (later.write.kind, later.write.effect) == (row.write.kind, row.write.effect)

@@ -19,11 +19,12 @@ def ask(tables: Tables, lease: Lease, write: QuestionWrite) -> Question:
     for row in tables.questions.values():
         if row.write.bound_to == write.bound_to:
             if row.answer is None:
-                row.execution_pk = lease.execution_pk
+                row.execution_pk, row.turn = lease.execution_pk, next(tables.turns)
             return read(tables, row)
     intent_id = write.intent_id
     check("a question's intent is there", intent_id is None or intent_id in tables.intents)
-    row = QuestionRow(next(tables.numbers), stored, lease.execution_pk, tables.clock.monotonic(), lease.fence)
+    now, turn = tables.clock.monotonic(), next(tables.turns)
+    row = QuestionRow(next(tables.numbers), stored, lease.execution_pk, now, lease.fence, turn)
     tables.questions[row.number] = row
     return read(tables, row)
 

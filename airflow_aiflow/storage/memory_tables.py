@@ -101,6 +101,8 @@ class QuestionRow:
     asked_at: float
     #: Of the attempt that asked first.
     fence: int
+    #: Grows with every asking: the last one is what the task waits for.
+    turn: int
     answer: str | None = None
     answered_by: str = ""
     answered_at: float = 0.0
@@ -155,6 +157,7 @@ class Tables:
         self.effects: dict[EffectId, EffectRow] = {}
         self.intents: dict[UUID, tuple[EffectRow, IntentRow]] = {}
         self.numbers = itertools.count(1)
+        self.turns = itertools.count(1)
         self.numbered: dict[int, tuple[EffectRow, IntentRow]] = {}
         self.questions: dict[int, QuestionRow] = {}
         #: By (number of the intent, "resolved" or "released").

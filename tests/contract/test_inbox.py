@@ -654,6 +654,18 @@ def test_an_approval_asked_again_about_another_request_waits_once(world: World) 
     assert waiting == [asked[-1].number]
 
 
+def test_an_approval_whose_request_came_back_is_the_one_that_waits(world: World) -> None:
+    """A template was changed and changed back while nobody answered: the task waits for the first question again."""
+    taken = start(world.ledger)
+    first, second = (a_question(an_effect("k"), kind="approval", options=("Approve", "Reject")) for _ in range(2))
+    asked = [world.ledger.ask(taken.lease, question) for question in (first, second, first)]
+    assert [question.number for question in asked] == [asked[0].number, asked[1].number, asked[0].number]
+    waiting = [entry.number for entry in world.inbox.waiting(after=asked[0].number - 1)]
+    assert (asked[0].number in waiting, asked[1].number in waiting) == (True, False)
+    assert not world.inbox.answer(asked[1].number, "Approve", by="ann").counts
+    assert world.inbox.answer(asked[0].number, "Approve", by="ann").counts
+
+
 @pytest.mark.parametrize(
     ("later", "stands"),
     [({"try_number": 2}, True), ({"try_number": 2, "max_tries": 4, "clear_number": 1}, False)],

@@ -7,7 +7,8 @@ with target as materialized (
         where a.execution_id = q.execution_id and a.sign in ('cleared', 'made_again') and a.started_at > q.asked_at
     ) and not (q.kind in ('approval', 'conflict') and exists (
         select from aiflow.question later
-        where later.execution_id = q.execution_id and later.answer is null and later.number > q.number
+        where later.execution_id = q.execution_id and later.answer is null
+            and coalesce(later.asked_again_at, later.asked_at) > coalesce(q.asked_again_at, q.asked_at)
             and later.kind = q.kind and later.namespace = q.namespace
             and later.effect_name = q.effect_name and later.key = q.key
     ))

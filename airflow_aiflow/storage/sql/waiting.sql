@@ -40,7 +40,9 @@ asked as (
                     and a.started_at > mine.asked_at
             ) or mine.kind in ('approval', 'conflict') and exists (
                 select from aiflow.question later
-                where later.execution_id = mine.execution_id and later.answer is null and later.number > mine.number
+                where later.execution_id = mine.execution_id and later.answer is null
+                    and coalesce(later.asked_again_at, later.asked_at)
+                        > coalesce(mine.asked_again_at, mine.asked_at)
                     and later.kind = mine.kind and later.namespace = mine.namespace
                     and later.effect_name = mine.effect_name and later.key = mine.key
             ))
