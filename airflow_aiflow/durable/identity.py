@@ -41,6 +41,19 @@ class ExecutionId:
         return f"task {task} of {self.dag_id}, run {self.run_id}"
 
 
+#: Behind an effect's name: the effect that takes it back. Behind a task's id: who does so on a person's word.
+UNDO = "/undo"
+
+
+def person_undo(execution: ExecutionId) -> ExecutionId:
+    """
+    Name the execution by which persons take a task's effects back; no task's id holds a slash.
+
+    :param execution: the task's.
+    """
+    return ExecutionId(execution.dag_id, execution.run_id, f"{execution.task_id}{UNDO}", execution.map_index)
+
+
 @dataclass(frozen=True, slots=True)
 class EffectId:
     """Name a side effect: three columns, never one joined string."""

@@ -17,7 +17,7 @@ from typing import Any
 
 from airflow_aiflow.durable.effect import EffectRecord, EffectState
 from airflow_aiflow.durable.fingerprint import fingerprint
-from airflow_aiflow.durable.identity import OWN_KEY, EffectId, idempotency_key
+from airflow_aiflow.durable.identity import OWN_KEY, UNDO, EffectId, idempotency_key
 from airflow_aiflow.durable.policy import EffectOptions, OnInDoubt
 from airflow_aiflow.durable.reconcile import Intent
 from airflow_aiflow.runtime.doubt_form import shown_key
@@ -25,9 +25,6 @@ from airflow_aiflow.runtime.effect_seal import check_effect
 from airflow_aiflow.runtime.replay import OPEN_STATES
 from airflow_aiflow.runtime.requests import RecordedRequest, Request, takes_context
 from airflow_aiflow.runtime.session import Session
-
-#: Behind an effect's name: the effect that takes it back.
-UNDO = "/undo"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +49,10 @@ class Undoable:
     reason: str = "the task failed for good"
 
 
+def by_somebody(_intent: Intent, _result: Any) -> None:
+    """Be what takes an effect back of which this code does not know how; it is never called."""
+
+
 def undo_of(effect: EffectId) -> EffectId:
     """
     Name the effect that takes another one back.
@@ -72,7 +73,7 @@ def still_done(session: Session, done: Undoable, found: EffectRecord) -> EffectR
     :raises EffectInDoubtError: if nobody knows whether it was, and the effect's policy is ``hold``.
     :raises AttemptParked: if a person is asked.
     """
-    undo = _undo_of(session, found)
+    undo = _undo_of(session, found, look=done.compensate is not by_somebody)
     if undo is not None and undo.state in OPEN_STATES:
         undo = _settled(session, done, undo, found)
     if undo is None or undo.state is not EffectState.SUCCEEDED:
@@ -195,11 +196,11 @@ def undo_request(session: Session, done: Undoable, found: EffectRecord) -> Reque
     return Request(fn, takes_ctx, arguments, {}, prints)
 
 
-def _undo_of(session: Session, found: EffectRecord) -> EffectRecord | None:
-    """Give the undo of this very call, if one was begun."""
+def _undo_of(session: Session, found: EffectRecord, *, look: bool) -> EffectRecord | None:
+    """Give the undo of this very call, if one was begun; ``look``: ask the ledger for that of another execution."""
     target, replay = undo_of(found.effect), session.replay
     undo = replay.effects.get(target) or replay.open.get(target)
-    if undo is None and found.execution != session.attempt.execution:
+    if undo is None and look and found.execution != session.attempt.execution:
         undo = session.recorder.effect(target)
     if undo is not None and target in replay.open:
         undo = session.recorder.effect(target)  # a person may have answered meanwhile

@@ -30,12 +30,12 @@ from airflow_aiflow.durable.effect import (
     LeaseLapsed,
 )
 from airflow_aiflow.durable.failpoint import failpoint
-from airflow_aiflow.durable.identity import EffectId, idempotency_key
+from airflow_aiflow.durable.identity import UNDO, EffectId, idempotency_key
 from airflow_aiflow.durable.policy import EffectOptions
 from airflow_aiflow.exceptions import AttemptSuperseded, EffectOptionError, EffectTimeoutError
 from airflow_aiflow.runtime.approval import approve
 from airflow_aiflow.runtime.changed_keys import refuse_changed_key
-from airflow_aiflow.runtime.compensation import UNDO, Undoable, still_done
+from airflow_aiflow.runtime.compensation import Undoable, by_somebody, still_done
 from airflow_aiflow.runtime.conflict import judge
 from airflow_aiflow.runtime.current import flow_call
 from airflow_aiflow.runtime.doubt import Doubts, OpenIntent
@@ -344,7 +344,9 @@ class EffectCall:
         """Give the recorded result; ``None``: it was released or taken back, to be done once more."""
         session, name = self._session, self._effect.name
         check_effect(session.services.settings.seal_key, found)
-        if (undoable := self._undoable()) is not None and still_done(session, undoable, found) is None:
+        # A person may take back what the author has no `compensate=` for.
+        how = self._undoable() or Undoable(self._effect, by_somebody, self._options, self._request, self._as_type)
+        if still_done(session, how, found) is None:
             self._seen, self._calling = found.intent_no, self._request
             return None
         verdict = judge(session, found, self._request, self._options)

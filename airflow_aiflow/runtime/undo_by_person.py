@@ -14,12 +14,12 @@ from uuid import uuid4
 
 from airflow_aiflow.durable.attempt import Attempt, Counters
 from airflow_aiflow.durable.effect import EffectRecord, EffectState
-from airflow_aiflow.durable.identity import ExecutionId
+from airflow_aiflow.durable.identity import UNDO, person_undo
 from airflow_aiflow.durable.inbox import Word
 from airflow_aiflow.durable.policy import EffectOptions
 from airflow_aiflow.durable.reconcile import Intent
 from airflow_aiflow.runtime.attempt_run import run_attempt
-from airflow_aiflow.runtime.compensation import UNDO, Undoable, still_done, undo
+from airflow_aiflow.runtime.compensation import Undoable, still_done, undo
 from airflow_aiflow.runtime.flow import Flow
 from airflow_aiflow.runtime.process import this_owner
 from airflow_aiflow.runtime.session import Services, Session
@@ -95,11 +95,10 @@ def _why_not(found: EffectRecord | None, number: int) -> str:
 
 
 def _attempt(services: Services, found: EffectRecord) -> Attempt:
-    """Describe an attempt of the execution that takes effects of a task back; no task's id holds a slash."""
-    task = found.execution
-    execution = ExecutionId(task.dag_id, task.run_id, f"{task.task_id}{UNDO}", task.map_index)
+    """Describe an attempt of the execution that takes effects of a task back."""
+    execution = person_undo(found.execution)
     standing = services.ledger.standing(execution)
     before = 0 if standing is None else standing.counters.try_number
     ti_id = uuid4()
     counters = Counters(ti_id, try_number=before + 1, max_tries=0, retries=0, clear_number=0, run_after=None)
-    return Attempt(execution, counters, this_owner(str(ti_id)), mapped=task.map_index >= 0)
+    return Attempt(execution, counters, this_owner(str(ti_id)), mapped=execution.map_index >= 0)

@@ -17,7 +17,7 @@ from uuid import UUID
 from airflow_aiflow.durable.attempt import Attempt
 from airflow_aiflow.durable.effect import Decision, EffectRecord, IntentAnswer, IntentWrite, Outcome, Settled
 from airflow_aiflow.durable.execution import Beat, ExecutionState, Lease, Standing, Taken
-from airflow_aiflow.durable.identity import EffectId, ExecutionId
+from airflow_aiflow.durable.identity import EffectId, ExecutionId, person_undo
 from airflow_aiflow.durable.inbox import Question, QuestionWrite
 from airflow_aiflow.durable.ports import Clock, Recorded
 from airflow_aiflow.durable.record import Batch, EventRecord, SharedStep, StepRecord, Stored
@@ -147,12 +147,13 @@ class MemoryLedger:
         """Read everything to replay from."""
         with self.statement() as tables:
             steps = tables.steps.get((lease.execution_pk, generation), {})
+            me = tables.by_pk.get(lease.execution_pk)
+            person = None if me is None else tables.executions.get(person_undo(me.execution))
+            writers = (lease.execution_pk, None if person is None else person.pk)
             return Recorded(
                 steps=[step_record(row) for row in steps.values()],
                 effects=[
-                    memory_effects.read(tables, row)
-                    for row in tables.effects.values()
-                    if row.execution_pk == lease.execution_pk
+                    memory_effects.read(tables, row) for row in tables.effects.values() if row.execution_pk in writers
                 ],
                 numbers={fence: row.number for (pk, fence), row in tables.attempts.items() if pk == lease.execution_pk},
             )

@@ -25,7 +25,7 @@ from airflow_aiflow.durable.effect import (
     Settled,
 )
 from airflow_aiflow.durable.execution import ExecutionState, Lease, Taken
-from airflow_aiflow.durable.identity import EffectId
+from airflow_aiflow.durable.identity import EffectId, person_undo
 from airflow_aiflow.durable.ports import Ledger
 from airflow_aiflow.durable.record import Stored
 from airflow_aiflow.exceptions import LedgerError
@@ -198,6 +198,15 @@ def test_another_execution_may_take_a_failed_effect(ledger: Ledger) -> None:
     assert read(ledger, effect).lease == other.lease
     assert [record.intent_id for record in ledger.recorded(other.lease, 1).effects] == [again.intent_id]
     assert list(ledger.recorded(one.lease, 1).effects) == []
+
+
+def test_a_task_replays_what_persons_took_back_of_it(ledger: Ledger) -> None:
+    execution, undo = an_execution(), an_effect(name="charge/undo")
+    task, sibling = take(ledger, an_attempt(execution)), take(ledger, an_attempt(an_execution()))
+    person = take(ledger, an_attempt(person_undo(execution)))
+    write = intend(ledger, person, undo)
+    assert [record.intent_id for record in ledger.recorded(task.lease, 1).effects] == [write.intent_id]
+    assert list(ledger.recorded(sibling.lease, 1).effects) == []
 
 
 def test_of_many_intents_one_is_written(ledger: Ledger) -> None:

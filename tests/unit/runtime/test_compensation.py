@@ -13,6 +13,7 @@ from airflow_aiflow.durable.reconcile import Intent
 from airflow_aiflow.exceptions import AttemptAsks, EffectInDoubtError, EffectNotAppliedError, EffectOptionError
 from airflow_aiflow.runtime.flow import Flow
 from airflow_aiflow.runtime.requests import EffectContext
+from airflow_aiflow.runtime.undo_by_person import PersonsUndo, undo_by_person
 from airflow_aiflow.testing import DurableTask
 
 
@@ -281,3 +282,54 @@ def test_an_undo_s_request_names_what_it_takes_back_for_people() -> None:
     assert "test_compensation.refund" in text
     assert target.keys[0] in text
     assert '"undoes"' in text
+
+
+def lost_refund(intent: Intent, paid: Paid) -> None:
+    target.fails["refund"] = ConnectionResetError("the answer was lost")
+    target.say("refund")
+
+
+def taken_back_by_a_person_with_a_lost_answer() -> DurableTask:
+    one = task()
+    one.run(lambda flow: pay_once(flow))
+    found = one.inbox.effect_numbered(1)
+    assert found is not None
+    with pytest.raises(EffectInDoubtError, match="#2"):
+        undo_by_person(one.services, found, PersonsUndo(1, lost_refund, by="ann", reason="wrong amount"))
+    one.cleared()
+    return one
+
+
+def pay_once(flow: Flow, **options: Any) -> str:
+    return flow.effect("pay", pay, Order(1, 100), key="order/1", **options).charge
+
+
+@pytest.mark.parametrize("options", [{}, {"compensate": refund}], ids=["no compensate=", "compensate="])
+def test_what_a_person_may_have_taken_back_is_neither_replayed_nor_done(options: dict[str, Any]) -> None:
+    one = taken_back_by_a_person_with_a_lost_answer()
+    with pytest.raises(AttemptAsks, match=r"effect 'pay/undo' key order/1 is in doubt \(#2\)"):
+        one.run(lambda flow: pay_once(flow, **options))
+    assert target.did == ["pay 1", "refund"]
+
+
+@pytest.mark.parametrize("options", [{}, {"compensate": refund}], ids=["no compensate=", "compensate="])
+@pytest.mark.parametrize(
+    ("decision", "did"), [("happened", ["pay 1", "refund", "pay 1"]), ("did_not_happen", ["pay 1", "refund"])]
+)
+def test_what_is_said_of_a_person_s_undo_decides_whether_it_is_done_again(
+    options: dict[str, Any], decision: Any, did: list[str]
+) -> None:
+    one = taken_back_by_a_person_with_a_lost_answer()
+    assert one.inbox.resolve(2, decision, by="ann").counts
+    assert one.run(lambda flow: pay_once(flow, **options)) == "ch_1"
+    assert target.did == did
+    assert record(one).state is EffectState.SUCCEEDED
+
+
+def test_what_was_in_doubt_when_the_author_took_compensate_away_is_asked_about() -> None:
+    one = task()
+    with pytest.raises(RuntimeError, match="no stock"):
+        one.run(lambda flow: body(flow, undo=lost_refund))
+    one.cleared()
+    with pytest.raises(AttemptAsks, match="pay/undo"):
+        one.run(pay_once)
