@@ -103,13 +103,22 @@ def _stored(inbox: Inbox, number: int, result: Any) -> Stored:
             f"the result has {len(data):,} bytes, at most {LARGEST_RESULT:,} are taken here: give a reference to what "
             f"is large. Nothing was changed"
         )
-    effect = inbox.effect_numbered(number)
+    question = inbox.question(number)
+    about = number if question is None or question.effect is None else _number_of(inbox, question)
+    effect = inbox.effect_numbered(about)
     if not cipher.active and effect is not None and (effect.request.inline or b"").startswith(MAGIC):
         raise AiflowConfigError(
             f"the payloads of this ledger are encrypted: set {KEYS} to the deployment's keys, so that the result is as "
             f"well. Nothing was changed"
         )
     return Stored(inline=cipher.lock(data))
+
+
+def _number_of(inbox: Inbox, question: Question) -> int:
+    """Find the number of the call that a question is about."""
+    assert question.effect is not None
+    found = inbox.effects(name=question.effect.name, key=question.effect.key)
+    return next((each.number for each in found if each.intent_id == question.intent_id), question.number)
 
 
 def _waiting_question(inbox: Inbox, number: int) -> Question | None:

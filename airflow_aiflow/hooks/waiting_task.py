@@ -35,13 +35,17 @@ PARKING = 20.0
 #: Seconds between two looks at it.
 LOOK = 0.5
 
-LetGo = Literal["told", "by itself", "later", "clear", "gone", "asks more"]
+#: What is said about a call; anything else answers a question.
+ON_A_CALL = ("happened", "did_not_happen")
+
+LetGo = Literal["told", "by itself", "later", "clear", "ended", "gone", "asks more"]
 
 SENTENCES: dict[LetGo, str] = {
     "told": "the waiting task goes on now",
     "by itself": "the task is at work or in the queue, and finds the answer by itself",
     "later": "the task looks into the inbox by itself, within some minutes",
     "clear": "its task is not waiting any more ({state}): clear it, and it goes on from here",
+    "ended": "its task is not waiting any more ({state}), so the answer came too late; a cleared task asks anew",
     "gone": "its run or task is not in Airflow any more; the word stands for whoever comes to this effect",
     "asks more": "the task waits for further answers: {open}",
 }
@@ -78,7 +82,8 @@ def let_go(
     if state in ("up_for_reschedule", "up_for_retry", "deferred"):
         return _told("later")
     if state != "awaiting_input":
-        return _told("clear", state=state)
+        # A word on a call stands for ever; an answer is valid until the task is cleared.
+        return _told("clear" if option in ON_A_CALL else "ended", state=state)
     form = read_form(api, execution)
     if form is None:
         return _told("later")

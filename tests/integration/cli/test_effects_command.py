@@ -220,7 +220,8 @@ def test_an_encrypted_request_is_shown_where_the_keys_are(desk: Desk, monkeypatc
     assert "number=4711" in desk.said
 
 
-def test_a_result_is_encrypted_where_the_request_is(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("by", ["call", "question"])
+def test_a_result_is_encrypted_where_the_request_is(desk: Desk, monkeypatch: pytest.MonkeyPatch, by: str) -> None:
     from cryptography.fernet import Fernet
 
     from airflow_aiflow.storage.payload_cipher import PayloadCipher
@@ -230,7 +231,9 @@ def test_a_result_is_encrypted_where_the_request_is(desk: Desk, monkeypatch: pyt
     intent = an_intent(effect, request=cipher.lock(REQUEST))
     desk.ledger.intend(taken.lease, intent)
     desk.ledger.doubt(taken.lease, intent.intent_id)
-    words = ("resolve", str(desk.effect(effect).number), "--happened", "--result", '"private"')
+    found = desk.effect(effect)
+    number = found.number if by == "call" else desk.asked(taken, found).number
+    words = ("resolve", str(number), "--happened", "--result", '"private"')
     assert desk(*words) == 1
     assert "AIRFLOW__AIFLOW__PAYLOAD_KEYS" in desk.complained
     assert desk.effect(effect).state == "in_doubt"

@@ -88,6 +88,15 @@ def test_what_is_said_follows_the_tasks_state(state: str | None, outcome: str) -
     assert clock.waits == []
 
 
+@pytest.mark.parametrize("option", ["Approve", "Fail the task"])
+def test_an_answer_that_comes_after_the_tasks_end_is_not_said_to_count_after_a_clear(option: str) -> None:
+    """A word on a call stands for ever; a cleared task asks its own questions anew."""
+    clock = ManualClock()
+    found = told(Api(clock, "failed"), clock, option=option)
+    assert (found.outcome, "asks anew" in found.sentence) == ("ended", True)
+    assert "goes on from here" not in found.sentence
+
+
 @pytest.mark.parametrize(("age", "waits"), [(2.0, SAFE_AFTER - 2), (SAFE_AFTER + 1, 0), (-3600.0, SAFE_AFTER)])
 def test_a_task_is_not_let_go_before_airflow_heard_of_its_parking(age: float, waits: float) -> None:
     """A clock of another machine that is an hour ahead costs no hour."""
