@@ -17,12 +17,13 @@ from airflow_aiflow.exceptions import (
     EffectDeclinedError,
     EffectExpiredError,
     EffectInDoubtError,
+    JobFailedError,
     QuestionTimeoutError,
 )
 from airflow_aiflow.hooks.supervisor import end_failed, end_superseded, is_supervised
 
 #: After these, only a person's word or clear can help.
-NEEDS_A_PERSON = (EffectInDoubtError, EffectDeclinedError, EffectExpiredError, QuestionTimeoutError)
+NEEDS_A_PERSON = (EffectInDoubtError, EffectDeclinedError, EffectExpiredError, JobFailedError, QuestionTimeoutError)
 
 
 def ends_retries(error: BaseException) -> bool:

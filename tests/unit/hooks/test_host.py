@@ -17,6 +17,7 @@ from airflow_aiflow.exceptions import (
     EffectDeclinedError,
     EffectExpiredError,
     EffectInDoubtError,
+    JobFailedError,
     QuestionTimeoutError,
     StepTimeoutError,
 )
@@ -46,7 +47,9 @@ def test_parking_is_a_reschedule_that_is_not_too_quick(host: AirflowHost, asked:
     assert least <= waits < least + 5
 
 
-@pytest.mark.parametrize("kind", [EffectInDoubtError, EffectDeclinedError, EffectExpiredError, QuestionTimeoutError])
+@pytest.mark.parametrize(
+    "kind", [EffectInDoubtError, EffectDeclinedError, EffectExpiredError, JobFailedError, QuestionTimeoutError]
+)
 def test_what_waits_for_a_person_burns_no_retry(host: AirflowHost, kind: type[Exception]) -> None:
     doubt = kind("effect 'pay' billing/4711 is in doubt")
     found = translated(host, doubt)
