@@ -7,8 +7,9 @@ function is a coroutine function, it runs on the task's event loop, inside the u
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, TypeVarTuple, overload
+import functools
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, TypeVarTuple, cast, overload
 
 if TYPE_CHECKING:
     import asyncio
@@ -27,6 +28,24 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
+Method = TypeVar("Method", bound=Callable[..., Coroutine[Any, Any, Any]])
+
+
+def _remembered(method: Method) -> Method:
+    """Note a call until it begins: without ``await`` nothing is done, and Python only warns."""
+
+    @functools.wraps(method)
+    def call(self: AsyncFlow, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any]:
+        async def begin() -> Any:
+            del self._waiting[mark]
+            return await method(self, *args, **kwargs)
+
+        mark = object()
+        named = repr(args[0]) if args and isinstance(args[0], str) else "..."
+        self._waiting[mark] = (f"flow.{method.__name__}({named})", made := begin())
+        return made
+
+    return cast("Method", call)
 
 
 class AsyncFlow:
@@ -40,6 +59,8 @@ class AsyncFlow:
     def __init__(self, flow: Flow, driver: Driver) -> None:
         self._flow = flow
         self._driver = driver
+        #: Calls that have not begun: what is written in a message, and the coroutine.
+        self._waiting: dict[object, tuple[str, Coroutine[Any, Any, Any]]] = {}
 
     def __aiflow_fingerprint__(self) -> str:
         """Count as a constant, as the sync flow does."""
@@ -88,13 +109,33 @@ class AsyncFlow:
         """What model calls of this generation cost, over all its attempts."""
         return self._flow.spent
 
+    def _refuse_unawaited(self) -> None:
+        """
+        Refuse to end well where a call was made and never awaited.
+
+        :raises FlowError: naming the calls; nothing was done for them.
+        """
+        from inspect import CORO_CREATED, getcoroutinestate
+
+        from airflow_aiflow.exceptions import FlowError
+
+        never = [(shown, made) for shown, made in self._waiting.values() if getcoroutinestate(made) == CORO_CREATED]
+        for _, made in never:
+            made.close()
+        if never:
+            raise FlowError(
+                f"{', '.join(shown for shown, _ in never)}: called without await, so that nothing was done for it; "
+                f"write `await {never[0][0]}`"
+            )
+
     @overload
     async def step(self, name: str, fn: Callable[[*Ts], Awaitable[R]], *args: *Ts, **options: Any) -> R: ...
 
     @overload
     async def step(self, name: str, fn: Callable[[*Ts], R], *args: *Ts, **options: Any) -> R: ...
 
-    async def step(self, name: str, fn: Callable[..., Any], *args: Any, **options: Any) -> Any:  # type: ignore[misc]
+    @_remembered  # type: ignore[misc]
+    async def step(self, name: str, fn: Callable[..., Any], *args: Any, **options: Any) -> Any:
         """
         Compute something once; see ``Flow.step``.
 
@@ -102,14 +143,17 @@ class AsyncFlow:
         """
         return await self._driver.call(lambda: self._flow.step(name, fn, *args, **options))
 
+    @_remembered
     async def llm(self, name: str, prompt: str, **options: Any) -> Any:
         """Ask a model once; see ``Flow.llm``."""
         return await self._driver.call(lambda: self._flow.llm(name, prompt, **options))
 
+    @_remembered
     async def llm_map(self, name: str, prompts: Iterable[str], **options: Any) -> list[Any]:
         """Ask a model once for each prompt; see ``Flow.llm_map``."""
         return await self._driver.call(lambda: self._flow.llm_map(name, prompts, **options))
 
+    @_remembered
     async def effect(self, name: str, fn: Callable[..., Any], *args: Any, **options: Any) -> Any:
         """
         Change the outside world: never repeated silently, never dropped silently; see ``Flow.effect``.
@@ -119,6 +163,7 @@ class AsyncFlow:
         """
         return await self._driver.call(lambda: self._flow.effect(name, fn, *args, **options))
 
+    @_remembered
     async def transaction(self, name: str, fn: Callable[..., R], *args: Any, **options: Any) -> R:
         """
         Change a PostgreSQL database once; see ``Flow.transaction``.
@@ -145,7 +190,8 @@ class AsyncFlow:
         self, name: str, fn: Callable[[T, *Ts], R], items: Iterable[T], *args: *Ts, **options: Any
     ) -> list[R]: ...
 
-    async def map(  # type: ignore[misc]
+    @_remembered  # type: ignore[misc]
+    async def map(
         self, name: str, fn: Callable[..., Any], items: Iterable[Any], *args: Any, **options: Any
     ) -> list[Any]:
         """
@@ -155,6 +201,7 @@ class AsyncFlow:
         """
         return await self._driver.call(lambda: self._flow.map(name, fn, items, *args, **options))
 
+    @_remembered
     async def job(self, name: str, submit: Callable[..., Any], *args: Any, **options: Any) -> Any:
         """
         Run a long job somewhere else; see ``Flow.job``.
@@ -164,10 +211,12 @@ class AsyncFlow:
         """
         return await self._driver.call(lambda: self._flow.job(name, submit, *args, **options))
 
+    @_remembered
     async def sleep(self, name: str, delay: Duration) -> None:
         """Wait once, over all attempts of this generation; see ``Flow.sleep``."""
         await self._driver.call(lambda: self._flow.sleep(name, delay))
 
+    @_remembered
     async def ask(
         self,
         name: str,
@@ -185,20 +234,24 @@ class AsyncFlow:
             )
         )
 
+    @_remembered
     async def emit(self, kind: str, /, **data: Any) -> None:
         """Write an event that others can follow; see ``Flow.emit``."""
         await self._driver.call(lambda: self._flow.emit(kind, **data))
 
+    @_remembered
     async def progress(self, done: int, total: int | None = None, message: str = "") -> None:
         """Say how far the task is; see ``Flow.progress``."""
         await self._driver.call(lambda: self._flow.progress(done, total, message))
 
+    @_remembered
     async def save(
         self, value: str | bytes | Path | IO[bytes] | Any, *, name: str | None = None, media_type: str | None = None
     ) -> ArtifactRef:
         """Store bytes in the artifact store, by content hash; see ``Flow.save``."""
         return await self._driver.call(lambda: self._flow.save(value, name=name, media_type=media_type))
 
+    @_remembered
     async def load(self, ref: ArtifactRef) -> Any:
         """Read an artifact back; see ``Flow.load``."""
         return await self._driver.call(lambda: self._flow.load(ref))
@@ -228,7 +281,12 @@ def run_async(body: Callable[[AsyncFlow], Awaitable[R]]) -> R:
         return driver
 
     async def begin(_driver: Driver) -> R:
+        import asyncio
+
         use_flow(made[0])
-        return await body(made[0])
+        value = await body(made[0])
+        await asyncio.sleep(0)  # what was made a task of the loop's begins now
+        made[0]._refuse_unawaited()
+        return value
 
     return run_body(begin, make_driver, session.interrupts.divert)

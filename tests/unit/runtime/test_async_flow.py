@@ -427,3 +427,37 @@ def test_no_thread_is_left_behind() -> None:
 
     DurableTask().run_async(body)
     assert threading.active_count() <= before + 1
+
+
+def test_a_call_without_await_is_no_success() -> None:
+    """Python only warns of it, and the task would be green with its mail never sent."""
+
+    async def body(flow: AsyncFlow) -> str:
+        await flow.step("one", double, 1)
+        flow.effect("mail", double, 2, key="k")  # type: ignore[unused-coroutine]
+        flow.step("two", double, 3)  # type: ignore[unused-coroutine]
+        return "done"
+
+    with pytest.raises(FlowError, match=r"flow.effect\('mail'\), flow.step\('two'\): called without await"):
+        real().run_async(body)
+    assert RAN == [1]
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_call_that_was_made_a_task_or_cancelled_before_it_began_is_awaited() -> None:
+    async def body(flow: AsyncFlow) -> str:
+        early = asyncio.create_task(flow.step("cancelled", double, 1))
+        early.cancel()
+        late = asyncio.create_task(flow.effect("mail", double, 2, key="k"))
+        await asyncio.wait([early])
+        RAN.append(late.get_name())
+        return "done"
+
+    async def at_once(flow: AsyncFlow) -> str:
+        RAN.append(asyncio.create_task(flow.effect("mail", double, 3, key="at once")))
+        return "done"
+
+    assert real().run_async(body) == "done"
+    assert RAN[-1:] == [2]
+    assert real().run_async(at_once) == "done"
+    assert RAN[-1:] == [3]
