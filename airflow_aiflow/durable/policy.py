@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields
 from datetime import timedelta
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Literal
 
 from airflow_aiflow.durable.identity import MAX_KEY_LENGTH, Scope
@@ -123,6 +124,11 @@ class EffectOptions:
         for option in ("reconcile", "classify", "compensate"):
             if getattr(self, option) is not None and not callable(getattr(self, option)):
                 raise EffectOptionError(f"{option} must be a function, got {getattr(self, option)!r}")
+        for option in ("classify", "compensate"):  # called where no event loop runs any more
+            if iscoroutinefunction(getattr(self, option)):
+                raise EffectOptionError(
+                    f"{option} is a coroutine function, which can't be awaited; write a plain 'def'"
+                )
 
 
 #: The names that ``flow.effect`` takes as keywords.

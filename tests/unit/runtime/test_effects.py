@@ -303,12 +303,18 @@ def test_wrong_options_are_refused_before_the_intent(options: dict[str, object],
     assert SENT == []
 
 
+async def awaited(*args: object) -> None:
+    SENT.append(args)
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
         ({"reconcile": 1}, "reconcile must be a function, got 1"),
         ({"classify": "unknown"}, "classify must be a function"),
         ({"compensate": ()}, "compensate must be a function"),
+        ({"compensate": awaited}, "compensate is a coroutine function, which can't be awaited; write a plain 'def'"),
+        ({"classify": awaited}, "classify is a coroutine function"),
         ({"require_approval": 1}, "require_approval must be True or False, got 1"),
         ({"assigned_users": "ann"}, "assigned_users must be a sequence of user ids, got 'ann'"),
         ({"assigned_users": None}, "assigned_users must be a sequence of user ids, got None"),
