@@ -178,14 +178,17 @@ class PostgresWorld:
 
 _AGE = (
     "update aiflow.lease set expires_at = expires_at - %(past)s, progress_at = progress_at - %(past)s",
-    "update aiflow.attempt set ended_at = ended_at - %(past)s, prior_lease_until = prior_lease_until - %(past)s",
+    (
+        "update aiflow.attempt set started_at = started_at - %(past)s, ended_at = ended_at - %(past)s,"
+        " prior_lease_until = prior_lease_until - %(past)s"
+    ),
     (
         "update aiflow.intent set intended_at = intended_at - %(past)s, settled_at = settled_at - %(past)s,"
         " decided_at = decided_at - %(past)s"
     ),
     (
         "update aiflow.question set asked_at = asked_at - %(past)s, expires_at = expires_at - %(past)s,"
-        " answered_at = answered_at - %(past)s"
+        " asked_again_at = asked_again_at - %(past)s, answered_at = answered_at - %(past)s"
     ),
     "update aiflow.word set said_at = said_at - %(past)s",
 )
