@@ -12,6 +12,7 @@ import psycopg
 import pytest
 
 from airflow_aiflow.hooks import aiflow
+from airflow_aiflow.llm.pydantic_ai_caller import PydanticAICaller
 from airflow_aiflow.local import stack_connections
 from airflow_aiflow.local.postgres import PostgresServer
 from airflow_aiflow.local.service import ModelService
@@ -62,10 +63,11 @@ def pay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PayServer]:
 
 
 @pytest.fixture
-def model(model_service: ModelService, monkeypatch: pytest.MonkeyPatch) -> ModelService:
+def model(model_service: ModelService, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelService]:
     """Give the stand-in model behind the default connection."""
     monkeypatch.setenv("AIRFLOW_CONN_PYDANTICAI_DEFAULT", json.dumps(stack_connections.model(model_service)))
-    return model_service
+    yield model_service
+    PydanticAICaller().close()  # a process keeps its client, and the next test has a server of its own
 
 
 def book(airflow: Airflow, folder: str) -> None:

@@ -8,10 +8,12 @@ Not covered: ``g_mapping`` is parsed alone until rate limits are built.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from airflow_aiflow.llm.pydantic_ai_caller import PydanticAICaller
 from airflow_aiflow.local import stack_connections
 from airflow_aiflow.local.service import ModelService
 from tests.integration.airflow.conftest import Airflow, Ran
@@ -44,10 +46,11 @@ def filled(name: str, bodies: dict[str, str]) -> str:
 
 
 @pytest.fixture
-def model(model_service: ModelService, monkeypatch: pytest.MonkeyPatch) -> ModelService:
+def model(model_service: ModelService, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelService]:
     """Give the stand-in model behind the default connection."""
     monkeypatch.setenv("AIRFLOW_CONN_PYDANTICAI_DEFAULT", json.dumps(stack_connections.model(model_service)))
-    return model_service
+    yield model_service
+    PydanticAICaller().close()  # a process keeps its client, and the next test has a server of its own
 
 
 def review(airflow: Airflow, path: str) -> Ran:
