@@ -124,7 +124,8 @@ class OnceTask(AsksPersons, _Operator):
             limit = self.execution_timeout
             if limit is not None:
                 options["timeout"] = limit
-            elif not given.preset.brief:
+            elif not given.preset.brief or getattr(self, "deferrable", False):
+                # While it is deferred, nobody must take it for gone.
                 options["timeout"] = max(LONG_WORK, settings.effect_timeout)
         if "on_in_doubt" not in options and settings.on_in_doubt == "retry" and given.header is None:
             # The deployment's word is for targets that dedup; this one is given no key.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -21,6 +21,7 @@ from airflow_aiflow.exceptions import EffectOptionError
 from airflow_aiflow.operators import EffectOperator
 from airflow_aiflow.operators.operator_call import MARK, OperatorOutcome
 from airflow_aiflow.operators.presets import PRESETS, preset_of
+from airflow_aiflow.testing import flow
 
 KEY = "close/{{ ds }}"
 
@@ -52,6 +53,17 @@ def test_it_survives_the_dag_processor() -> None:
     ]
     copied: Any = copy.deepcopy(trigger)
     assert copied.once_options is trigger.once_options  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"),
+    [({}, None), ({"deferrable": True}, 3600.0), ({"execution_timeout": timedelta(hours=3)}, 10800.0)],
+)
+def test_who_defers_is_not_taken_for_gone_within_the_hour(given: dict[str, Any], seconds: float | None) -> None:
+    task: Any = once(HttpOperator, key=KEY, idempotency_header="Idempotency-Key")(task_id="t", endpoint="/x", **given)
+    with flow() as opened:
+        limit = task._options(opened).get("timeout")
+    assert (limit.total_seconds() if isinstance(limit, timedelta) else limit) == seconds
 
 
 def test_it_works_as_setup() -> None:
