@@ -53,7 +53,7 @@ def table(results: Mapping[str, Any], demo: Mapping[str, Any] | None) -> str:
         for name, what, form, aim in (
             (
                 "transaction_ratio",
-                "a transactional effect over one bare commit of its statement",
+                "a transactional effect over a bare commit of its statement",
                 _ratio,
                 "at most 1.6",
             ),
