@@ -15,7 +15,7 @@ import pytest
 from airflow_aiflow.demo.home import dag_file
 from airflow_aiflow.demo.kill import MOST_KILLS
 from airflow_aiflow.demo.pages import PAGE
-from airflow_aiflow.exceptions import EffectInDoubtError, EffectNotAppliedError
+from airflow_aiflow.exceptions import AttemptAsks, EffectNotAppliedError
 from airflow_aiflow.llm.call import LlmRequest
 from airflow_aiflow.local import stack_connections
 from airflow_aiflow.local.fault import Fault
@@ -193,9 +193,13 @@ def test_a_mail_without_a_reply_waits_for_a_person(
     mail.set_faults(Fault("cut", first=1))
     task = DurableTask(models=answering(review_dag.Verdict))
     for _ in range(2):
-        with pytest.raises(EffectInDoubtError):
+        with pytest.raises(AttemptAsks, match="is in doubt"):
             task.run(body())
     assert (len(mail.mails()), len(records.records())) == (1, 0)
+    task.answer("It happened")
+    task.same_again()
+    task.run(body())
+    assert (len(mail.mails()), len(records.records())) == (1, 1)
 
 
 def test_a_record_without_a_reply_is_asked_for_again_by_its_key(
