@@ -18,10 +18,21 @@ import pytest
 
 from airflow_aiflow.local.airflow_client import AirflowApiError, AirflowClient, wait_for
 from airflow_aiflow.local.env_file import read_env
-from airflow_aiflow.local.stack import Stack
+from airflow_aiflow.local.stack import Stack, StackPlan
+from tests.airflow.conftest import DAGS
 
 PATIENCE = 120.0
 DAGS = Path(__file__).parent / "dags"
+
+
+@pytest.fixture(scope="module")
+def airflow_stack() -> Iterator[Stack]:
+    """Give a stack of this module's own: its parts are killed, and its mails and records are counted from none."""
+    folder = Path(tempfile.mkdtemp(prefix="aiflow-own-"))
+    shutil.copytree(DAGS, folder / "dags", ignore=shutil.ignore_patterns("__pycache__"))
+    with Stack(StackPlan(home=folder / "stack", dags_folder=folder / "dags")) as stack:
+        yield stack
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="module")
