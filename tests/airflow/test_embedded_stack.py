@@ -19,7 +19,6 @@ import pytest
 from airflow_aiflow.local.airflow_client import AirflowApiError, AirflowClient, wait_for
 from airflow_aiflow.local.env_file import read_env
 from airflow_aiflow.local.stack import Stack, StackPlan
-from tests.airflow.conftest import DAGS
 
 PATIENCE = 120.0
 DAGS = Path(__file__).parent / "dags"
