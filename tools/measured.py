@@ -48,7 +48,25 @@ def table(results: Mapping[str, Any], demo: Mapping[str, Any] | None) -> str:
         rows.insert(
             4, ("for comparison: a DBOS step over the bare INSERT and COMMIT", _ratio(results["dbos_step_ratio"]), "-")
         )
-    rows += [
+    rows += _counted(results)
+    versions = results["versions"]
+    each = ", ".join(f"{name} {_pair(times[name])}" for name in ("bare", "autocommit", "step", "effect"))
+    return "\n".join(
+        [
+            "| what | measured | aim |",
+            "|---|---|---|",
+            *(f"| {what} | {value} | {aim} |" for what, value, aim in rows),
+            "",
+            f"Medians. In milliseconds, median and 95th percentile: {each}.",
+            f"Python {versions['python']}, Airflow {versions['apache-airflow']}, psycopg {versions['psycopg']}.",
+            *(["", sentence(demo)] if demo else []),
+        ]
+    )
+
+
+def _counted(results: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Return the rows of what a run of the bench may not have measured yet."""
+    return [
         (what, form(results[name]), aim)
         for name, what, form, aim in (
             (
@@ -67,19 +85,6 @@ def table(results: Mapping[str, Any], demo: Mapping[str, Any] | None) -> str:
         )
         if name in results
     ]
-    versions = results["versions"]
-    each = ", ".join(f"{name} {_pair(times[name])}" for name in ("bare", "autocommit", "step", "effect"))
-    return "\n".join(
-        [
-            "| what | measured | aim |",
-            "|---|---|---|",
-            *(f"| {what} | {value} | {aim} |" for what, value, aim in rows),
-            "",
-            f"Medians. In milliseconds, median and 95th percentile: {each}.",
-            f"Python {versions['python']}, Airflow {versions['apache-airflow']}, psycopg {versions['psycopg']}.",
-            *(["", sentence(demo)] if demo else []),
-        ]
-    )
 
 
 def sentence(demo: Mapping[str, Any]) -> str:
