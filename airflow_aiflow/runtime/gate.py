@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
@@ -39,6 +39,8 @@ class Gate:
         self._overdue = False
         self._ended: str | None = None
         self._progress_at = clock.monotonic()
+        self._leased_until = float("inf")
+        self._renew: Callable[[], object] = lambda: None
         self.step: str | None = None
 
     def check(self, *, start: bool = True) -> None:
@@ -73,6 +75,10 @@ class Gate:
         :param timeout: seconds that the unit may take; ``None``: it names none.
         :param start: whether this is something new.
         """
+        if start and self._clock.monotonic() > self._leased_until:
+            # No beat came through for a whole lease: the process may have been stopped and thawed, and another attempt
+            # be at work. The heartbeat's own thread would tell a moment too late.
+            self._renew()
         unit = object()
         with self._lock:
             self.check(start=start)
@@ -84,6 +90,15 @@ class Gate:
             with self._lock:
                 del self._in_hand[unit]
                 self._progress_at = self._clock.monotonic()
+
+    def leased(self, until: float, renew: Callable[[], object]) -> None:
+        """
+        Note up to when the lease is surely ours.
+
+        :param until: a moment of the clock.
+        :param renew: asks the ledger, and calls ``supersede`` where it is another's; used before a start that comes later.
+        """
+        self._leased_until, self._renew = until, renew
 
     def supersede(self, why: str) -> None:
         """

@@ -45,6 +45,7 @@ class Heartbeat:
 
     def start(self) -> None:
         """Start beating; the take-over itself was the first beat."""
+        self._gate.leased(self._clock.monotonic() + self._rules.ttl, self.beat)
         self._thread.start()
 
     def ending(self) -> None:
@@ -67,11 +68,14 @@ class Heartbeat:
 
         :return: whether the lease is still ours, as far as the ledger could be asked.
         """
+        asked = self._clock.monotonic()
         try:
             beat = self._ledger.beat(self._lease, ttl=self._rules.ttl, idle=self._gate.idle, step=self._gate.step)
         except Exception:  # whatever it is, the thread must outlive it
             # The next beat tries again; that the lease may lapse meanwhile is checked by every start, in the ledger.
             return True
+        if beat.held:
+            self._gate.leased(asked + self._rules.ttl, self.beat)
         if self._ending:
             return beat.held
         if not beat.held:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from airflow_aiflow.exceptions import EffectInDoubtError
+from airflow_aiflow.exceptions import AttemptSuperseded, EffectInDoubtError
 from airflow_aiflow.runtime.flow import Flow
 from airflow_aiflow.storage.memory import MemoryLedger
 from airflow_aiflow.testing import DurableTask
@@ -50,3 +51,24 @@ def test_a_beat_after_the_attempts_own_end_does_not_end_its_process(error: Excep
     assert ledger.beats == [False]  # the lease was gone
     assert flows[0]._session.gate.superseded is None
     assert not task.host.ended.is_set()
+
+
+def test_a_worker_that_thaws_asks_the_ledger_before_it_pays_for_anything() -> None:
+    """Its heartbeat thread would find out a moment later; the call would be paid for twice."""
+    clock = ManualClock()
+    ledger = MemoryLedger(clock)
+    task = DurableTask(ledger=ledger, clock=clock)
+    paid: list[str] = []
+
+    def work(flow: Flow, who: str) -> str:
+        flow.step("before", paid.append, "before", cache_key="before")
+        if who == "frozen":
+            clock.advance(60.0)  # stopped for longer than its lease
+            with ThreadPoolExecutor(1) as elsewhere:
+                elsewhere.submit(task.run, lambda other: work(other, "new")).result()
+        flow.step("after", paid.append, f"after, {who}", cache_key="after")
+        return who
+
+    with pytest.raises(AttemptSuperseded):
+        task.run(lambda flow: work(flow, "frozen"))
+    assert paid == ["before", "after, new"]
