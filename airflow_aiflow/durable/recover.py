@@ -1,0 +1,302 @@
+"""
+Decide what becomes of an execution that looks stalled: pure functions over evidence.
+
+The first rule that has something to say decides. In doubt nothing is done: a wrong requeue costs an attempt, a wrong
+"leave" costs a look some seconds later. Effects are never decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from airflow_aiflow.durable.execution import ExecutionState
+from airflow_aiflow.durable.stall import (
+    Decision,
+    Evidence,
+    History,
+    Leave,
+    Pulse,
+    Quarantine,
+    Recovery,
+    Requeue,
+    Settle,
+    StallKind,
+)
+
+#: Airflow's words for a task instance that will run, or go on, by itself.
+COMING = frozenset({None, "scheduled", "queued", "deferred", "up_for_reschedule", "awaiting_input"})
+
+#: Airflow's words for one that will not run, because of its run and not of itself.
+OUT = frozenset({"removed", "skipped", "upstream_failed"})
+
+#: Below it a task costs less to run again than to think about: one minute.
+SHORT_SECONDS = 60.0
+
+#: Above it a second death hurts: five minutes.
+LONG_SECONDS = 300.0
+
+#: Looks at what nobody can hurry, in seconds.
+SLOW_LOOK = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryPolicy:
+    """
+    Hold the deployment's word on recovery; every duration in seconds.
+
+    :param stall_floor: silence of a live attempt below which nothing counts as hung.
+    :param hung_factor: how often the 95th percentile of its step a silence must be.
+    :param max_recoveries: requeues of an execution.
+    :param backoff: between the first requeue, which comes at once, and the second; then doubling.
+    :param quarantine_after: deaths in the same step.
+    :param rate_per_minute: requeues of all executions together.
+    :param breaker_share: share of requeued attempts that died again above which the platform counts as down.
+    :param breaker_least: requeued attempts that it takes to say so.
+    :param alive_grace: time that a process found alive gets to renew its lapsed lease: the ledger may have been away.
+    :param settle_after: age below which a process found dead is left to its supervisor, which tells Airflow itself.
+    :param unheard_after: time that Airflow gets to hear of a success.
+    :param lost_after: time that Airflow gets to bring a paused execution back.
+    :param queued_after: time that a queued task gets to start.
+    :param paused_dags: whether tasks of paused DAGs are requeued.
+    """
+
+    stall_floor: float = 600.0
+    hung_factor: float = 3.0
+    max_recoveries: int = 5
+    backoff: float = 30.0
+    quarantine_after: int = 3
+    rate_per_minute: int = 300
+    breaker_share: float = 0.5
+    breaker_least: int = 10
+    alive_grace: float = 60.0
+    settle_after: float = 2.0
+    unheard_after: float = 60.0
+    lost_after: float = 60.0
+    queued_after: float = 600.0
+    paused_dags: bool = False
+
+
+def tier(word: Recovery, history: History) -> Recovery:
+    """
+    Say how a task is recovered.
+
+    :param word: the author's; ``auto`` asks its history.
+    :param history: of the task; without one it counts as of middle length.
+    """
+    if word != "auto":
+        return word
+    if history.task_p50 is None:
+        return "resume"
+    if history.task_p50 < SHORT_SECONDS:
+        return "rerun"
+    return "resume" if history.task_p50 <= LONG_SECONDS else "careful"
+
+
+def decide(evidence: Evidence, policy: RecoveryPolicy) -> Decision:
+    """
+    Decide.
+
+    :param evidence: of one execution, read just before.
+    :param policy: the deployment's.
+    """
+    for rule in RULES:
+        found = rule(evidence, policy)
+        if found is not None:
+            return found
+    return Leave("nothing is wrong with it")
+
+
+def hung_after(evidence: Evidence, policy: RecoveryPolicy) -> float:
+    """
+    Say how long the step in hand may be silent, in seconds.
+
+    :param evidence: with the step's history.
+    :param policy: with floor and factor.
+    """
+    p95 = evidence.history.step_p95 or 0.0
+    return max(policy.stall_floor, policy.hung_factor * p95, evidence.stall.step_timeout or 0.0)
+
+
+def _gone(evidence: Evidence, policy: RecoveryPolicy) -> Decision | None:
+    if evidence.seen.ti_id is None:
+        return Leave("Airflow knows this task instance no more", SLOW_LOOK, final=True)
+    if evidence.seen.state in OUT:
+        return Leave(f"Airflow says {evidence.seen.state}: no attempt will come", SLOW_LOOK, final=True)
+    return None
+
+
+def _person(evidence: Evidence, policy: RecoveryPolicy) -> Decision | None:
+    if evidence.seen.person is None:
+        return None
+    return Leave(f"{evidence.seen.person}: a person's word stands", SLOW_LOOK, final=evidence.seen.state == "failed")
+
+
+def _finished(evidence: Evidence, policy: RecoveryPolicy) -> Decision | None:
+    stall, seen = evidence.stall, evidence.seen
+    if not stall.state.finished:
+        return None
+    if stall.state is not ExecutionState.SUCCEEDED:
+        return Leave("the task's own code failed: that is for its retries and for people", SLOW_LOOK)
+    if seen.state == "success":
+        return Settle("Airflow says success")
+    if seen.state in COMING or _later(evidence):
+        return Leave("another attempt is on its way")
+    if seen.state == "running" and stall.since < policy.unheard_after:
+        return Leave("Airflow is about to hear of it", policy.unheard_after - stall.since)
+    return _requeue(
+        evidence, policy, StallKind.UNHEARD, f"it succeeded, and Airflow says {seen.state}: it replays what it gave"
+    )
+
+
+def _paused(evidence: Evidence, policy: RecoveryPolicy) -> Decision | None:
+    stall, seen = evidence.stall, evidence.seen
+    if stall.state is not ExecutionState.PAUSED:
+        return None
+    if seen.state != "failed":
+        return Leave(f"it is paused, and Airflow says {seen.state or 'not scheduled yet'}")
+    if stall.since < policy.lost_after:
+        return Leave("it has paused just now", policy.lost_after - stall.since)
+    return _requeue(evidence, policy, StallKind.LOST_RETURN, "it has paused, and Airflow gave it up")
+
+
+def _ends_elsewhere(evidence: Evidence, policy: RecoveryPolicy) -> Decision | None:
+    seen = evidence.seen
+    if seen.state == "success":
+        return Leave("Airflow says success, by another attempt's word or a person's", SLOW_LOOK)
+    if seen.state in COMING:
+        if seen.state == "queued" and seen.age > policy.queued_after:
+            why = f"it has been queued for {seen.age:.0f} s, and nobody runs it"
+            return _requeue(evidence, policy, StallKind.NOT_STARTED, why, report=True)
+        return Leave("Airflow is bringing an attempt")
+    if seen.state == "running" and _later(evidence):
+        return Leave("a later attempt is starting")
+    return None
+
+
+def _alive(evidence: Evidence, policy: RecoveryPolicy) -> Decision | None:
+    stall = evidence.stall
+    if not stall.leased or evidence.verified_dead:
+        return None
+    allowed = hung_after(evidence, policy)
+    if stall.idle is None or stall.idle <= allowed:
+        return Leave("it is at work", check_in=max(1.0, allowed - (stall.idle or 0.0)))
+    why = f"no step was recorded for {stall.idle:.0f} s, more than {allowed:.0f} s, in {stall.step or 'its body'}"
+    return _requeue(evidence, policy, StallKind.HUNG, why, force=True, report=True)
+
+
+def _dead(evidence: Evidence, policy: RecoveryPolicy) -> Decision | None:
+    stall, state = evidence.stall, evidence.seen.state
+    if stall.leased and (stall.first_seen or 0.0) < policy.settle_after:
+        return Leave("its process has just died: its supervisor may tell Airflow", policy.settle_after)
+    if evidence.verified_dead is False and (wait := policy.alive_grace + (stall.lease_left or 0.0)) > 0:
+        return Leave("its process lives on and may renew its lease", min(wait, policy.alive_grace))
+    how = "its process is gone" if evidence.verified_dead else "its lease has lapsed"
+    if state in ("running", "restarting"):
+        kind = StallKind.DEAD_WORKER if state == "running" else StallKind.RESTARTING
+        if evidence.verified_dead is False:
+            kind, how = StallKind.SPLIT_BRAIN, "its process lives on without its lease"
+        return _requeue(evidence, policy, kind, f"{how}, and Airflow says {state}", force=True)
+    if state == "up_for_retry":
+        return _requeue(evidence, policy, StallKind.DEAD_PROCESS, f"{how} without an outcome: no retry is burnt for it")
+    if state == "failed":
+        return _requeue(evidence, policy, StallKind.EXHAUSTED, f"{how} without an outcome, and Airflow gave it up")
+    return Leave(f"Airflow says {state}")
+
+
+#: In this order.
+RULES: tuple[Callable[[Evidence, RecoveryPolicy], Decision | None], ...] = (
+    _gone,
+    _person,
+    _finished,
+    _paused,
+    _ends_elsewhere,
+    _alive,
+    _dead,
+)
+
+
+def _later(evidence: Evidence) -> bool:
+    """Say whether Airflow has a later attempt than the ledger: a new id, or in one race the number alone."""
+    seen, known = evidence.seen, evidence.stall.counters
+    return seen.ti_id != known.ti_id or seen.try_number > known.try_number
+
+
+def _requeue(
+    evidence: Evidence,
+    policy: RecoveryPolicy,
+    kind: StallKind,
+    why: str,
+    *,
+    force: bool | None = None,
+    report: bool = False,
+) -> Decision:
+    """Requeue, where nothing forbids it."""
+    stall, seen = evidence.stall, evidence.seen
+    how = tier(stall.recovery, evidence.history)
+    if how == "off":
+        return Leave(f'{why}; the task says recovery="off"', SLOW_LOOK, report=True, kind=kind)
+    if seen.dag_paused and not policy.paused_dags:
+        return Leave(f"{why}; its DAG is paused", SLOW_LOOK, report=True, kind=kind)
+    if stall.deaths_here >= policy.quarantine_after and kind not in (StallKind.UNHEARD, StallKind.LOST_RETURN):
+        return Quarantine(kind, f"{why}; {stall.deaths_here} attempts died {stall.place or 'at the same place'}")
+    most = policy.max_recoveries if stall.max_recoveries is None else stall.max_recoveries
+    if stall.recoveries >= most:
+        return Quarantine(kind, f"{why}; it was recovered {stall.recoveries} times, which is all that is allowed")
+    wait = _wait(evidence, policy, how)
+    if wait > 0:
+        return Leave(f"{why}; the next recovery is due in {wait:.0f} s", wait, kind=kind)
+    if force is None:
+        force = seen.state == "running"
+    return Requeue(kind, why, force=force, report=report or how == "careful")
+
+
+def _wait(evidence: Evidence, policy: RecoveryPolicy, how: Recovery) -> float:
+    stall = evidence.stall
+    wait = 0.0
+    if how != "rerun" and stall.recoveries > 0 and stall.requeued_ago is not None:
+        wait = policy.backoff * 2.0 ** (stall.recoveries - 1) - stall.requeued_ago
+    if how == "careful" and stall.open_work.count > 0:
+        # Else the next attempt would hold a slot until what the target says of an open call is final.
+        wait = max(wait, stall.open_work.gone_in)
+    return wait
+
+
+def is_down(pulse: Pulse, policy: RecoveryPolicy) -> bool:
+    """
+    Say whether the platform counts as down: what was requeued dies again. One node's death kills each run once.
+
+    :param pulse: of late.
+    :param policy: with share and least count.
+    """
+    return pulse.requeued >= policy.breaker_least and pulse.died_again > policy.breaker_share * pulse.requeued
+
+
+def throttle(
+    decisions: Iterable[tuple[Evidence, Requeue]], pulse: Pulse, policy: RecoveryPolicy
+) -> list[tuple[Evidence, Requeue | Leave]]:
+    """
+    Let through what the rate limit and the breaker allow, in the given order.
+
+    :param decisions: the requeues of one pass, the most urgent first.
+    :param pulse: of late.
+    :param policy: the deployment's.
+    :return: each with what becomes of it now.
+    """
+    left = max(0, policy.rate_per_minute - pulse.last_minute)
+    down = is_down(pulse, policy)
+    if down:
+        probe_due = pulse.probe_ago is None or pulse.probe_ago >= 60.0
+        left = min(left, 1 if probe_due else 0)
+    found: list[tuple[Evidence, Requeue | Leave]] = []
+    for evidence, wish in decisions:
+        if left > 0:
+            left -= 1
+            found.append((evidence, wish))
+        elif down:
+            why = f"{pulse.died_again} of {pulse.requeued} requeued attempts died again: the platform seems down"
+            found.append((evidence, Leave(f"{wish.why}; {why}", 60.0, report=True, kind=wish.kind)))
+        else:
+            why = f"{policy.rate_per_minute} requeues a minute are allowed"
+            found.append((evidence, Leave(f"{wish.why}; {why}", 10.0, kind=wish.kind)))
+    return found
