@@ -82,10 +82,11 @@ class KeyTemplate:
                     f"effect '{self._name}': the key {self._template!r} needs {field!r}, which is None: every such "
                     f"call would share one key. Nothing was sent"
                 )
-            if isinstance(value, bool) or not isinstance(value, NAMES_A_THING):
+            endless = isinstance(value, decimal.Decimal) and not value.is_finite()
+            if isinstance(value, bool) or endless or not isinstance(value, NAMES_A_THING):
                 raise EffectOptionError(
                     f"effect '{self._name}': {field!r} is a {type(value).__name__}, which names nothing; a key is made "
-                    f"of text, whole numbers, Decimals, dates and UUIDs. Nothing was sent"
+                    f"of text, whole numbers, finite Decimals, dates and UUIDs. Nothing was sent"
                 )
             if isinstance(value, str) and not value.strip():
                 raise EffectOptionError(
@@ -101,6 +102,14 @@ class KeyTemplate:
         return key
 
 
+class _Amount(decimal.Decimal):
+    """Be written in one way, whatever zeros it came with: 1.0 and 1.00 are one amount, and make one key."""
+
+    def __format__(self, spec: str, /, *args: Any) -> str:
+        return super().__format__(spec) if spec else format(decimal.Decimal(self).normalize(), "f")
+
+
 def _plain(value: Any) -> Any:
     # How a member is written differs between Python's releases; its value does not.
-    return value.value if isinstance(value, enum.Enum) else value
+    value = value.value if isinstance(value, enum.Enum) else value
+    return _Amount(value) if isinstance(value, decimal.Decimal) and value.is_finite() else value

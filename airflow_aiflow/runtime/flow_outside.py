@@ -194,3 +194,8 @@ class OutsideCalls:
         from airflow_aiflow.runtime.questions import run_ask
 
         return run_ask(self._session, name, subject, body, options, assigned_users, timeout)
+
+
+for _call in (OutsideCalls.transaction, OutsideCalls.job, OutsideCalls.sleep, OutsideCalls.ask):
+    # Python names it where a call is wrong, and its author knows a Flow alone.
+    _call.__qualname__ = f"Flow.{_call.__name__}"

@@ -318,3 +318,8 @@ async def coroutine() -> int:
 def test_a_coroutine_function_is_refused() -> None:
     with flow() as f, pytest.raises(TypeError, match="make the task 'async def' and await"):
         f.step("x", coroutine)  # type: ignore[unused-coroutine]
+
+
+def test_a_wrong_keyword_is_told_of_the_flow() -> None:
+    with pytest.raises(TypeError, match=r"Flow\.transaction\(\) got an unexpected keyword argument 'json'"):
+        DurableTask().run(lambda flow: flow.transaction("insert", print, conn_id="erp", json=1))  # type: ignore[call-arg]
