@@ -65,13 +65,18 @@ class RecoveryLedger(Protocol):
         :return: the incident: one row a fence, however often it is found.
         """
 
-    def mark(self, stalls: Sequence[Stall], *, dead: Collection[tuple[int, int]] = ()) -> Sequence[Stall]:
+    def mark(
+        self, stalls: Sequence[Stall], *, dead: Collection[tuple[int, int]] = (), clears: int = 1
+    ) -> Sequence[Stall]:
         """
         Mark executions of one run for a requeue, in one statement: whoever marks a fence first acts on it, alone.
 
         A mark that was begun by somebody who then died counts as nobody's after some seconds.
 
         :param dead: those whose lease may be live, since their process was found dead.
+        :param clears: by how much the deed may raise the run's clear number, at most: setting a state clears what
+            failed below it, and what the scheduler failed meanwhile takes a second clear. The range of every open mark
+            of the run grows by it.
         :return: those that are the caller's to requeue: the fence is as it was, no lease is live, no other mark stands.
         """
 
