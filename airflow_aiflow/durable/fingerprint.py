@@ -225,13 +225,21 @@ def _update(
     hasher.update(b"%d:" % len(named))
     for name, value in named:
         hasher.update(writer.form(name))
-        form = _form(writer, step, verb, name, value)
+        form = part_form(writer, step, verb, name, value)
         hasher.update(form)
         prints += _print(form)
         names.append(name)
 
 
-def _form(writer: CanonicalWriter, step: str, verb: str, name: str, value: Any) -> bytes:
+def part_form(writer: CanonicalWriter, step: str, verb: str, name: str, value: Any) -> bytes:
+    """
+    Write the form of an argument or captured variable.
+
+    :param step: the step's name, for the message.
+    :param verb: how the step comes to the value, for the message.
+    :param name: of the argument.
+    :raises StepInputError: if it has none, with its path.
+    """
     try:
         return writer.form(value, root=name)
     except NoCanonicalForm as error:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,22 @@ class StepRecord:
     usage: Usage | None = None
     #: A short hash of each argument, in order (see ``durable.fingerprint.short_prints``): tells what has changed.
     prints: bytes | None = None
+
+
+class Kept(NamedTuple):
+    """Hold of a recorded step what its replay needs: a map reads a million of them."""
+
+    step_key: bytes
+    #: The encoded result, or the address of the artifact that holds it: one of the two.
+    inline: bytes | None
+    sha256: bytes | None
+    seal: bytes
+    ended_at: datetime
+    fence: int
+    #: Of a model call; ``None``: it was none.
+    tokens_in: int | None
+    tokens_out: int | None
+    cost: Decimal | None
 
 
 @dataclass(frozen=True, slots=True)

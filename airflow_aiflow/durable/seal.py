@@ -16,6 +16,8 @@ from airflow_aiflow.exceptions import SealError
 
 #: Begins every seal's message; a change of what is sealed, or how, takes another one.
 _FORM = b"aiflow seal 1"
+#: Goes before each hash in a seal's message.
+_LENGTH = (32).to_bytes(8, "big")
 
 
 def seal(
@@ -51,6 +53,42 @@ def seal(
     # Each part goes with its length, so that nothing can move from one part into its neighbour unseen.
     message = _FORM + b"".join(len(part).to_bytes(8, "big") + part for part in parts)
     return hmac.digest(key, message, "sha256") if key else hashlib.sha256(message).digest()
+
+
+class Seals:
+    """
+    Seal many rows of one generation: what is the same in all is written once. The seals are those of ``seal``.
+
+    :param key: the deployment's seal key; ``None`` or empty: none is configured.
+    :param execution: which execution the rows belong to.
+    :param generation: which generation of it.
+    """
+
+    __slots__ = ("_head", "_key")
+
+    def __init__(self, key: bytes | None, execution: str, generation: int) -> None:
+        parts = (execution.encode("utf-8", "surrogatepass"), b"%d" % generation)
+        self._key = key
+        self._head = _FORM + b"".join(len(part).to_bytes(8, "big") + part for part in parts) + _LENGTH
+
+    def of(self, step_key: bytes, request_fingerprint: bytes, result_hash: bytes, recorded_at: int) -> bytes:
+        """
+        Compute the seal of one row; its parts are those of ``seal``.
+
+        :return: 32 bytes.
+        """
+        at = b"%d" % recorded_at
+        message = b"%b%b%b%b%b%b%b%b" % (
+            self._head,
+            step_key,
+            _LENGTH,
+            request_fingerprint,
+            _LENGTH,
+            result_hash,
+            len(at).to_bytes(8, "big"),
+            at,
+        )
+        return hmac.digest(self._key, message, "sha256") if self._key else hashlib.sha256(message).digest()
 
 
 def verify(

@@ -31,6 +31,8 @@ class Gate:
         self._pid = os.getpid()
         #: For each unit in hand the moment until which its own timeout lets it be.
         self._in_hand: dict[object, float] = {}
+        #: For each unit in hand that names a timeout, its seconds.
+        self._timeouts: dict[object, float] = {}
         self._superseded: str | None = None
         self._parked: AttemptParked | None = None
         self._shut: AttemptParked | None = None
@@ -83,13 +85,37 @@ class Gate:
         with self._lock:
             self.check(start=start)
             self._in_hand[unit] = self._clock.monotonic() + (timeout or 0.0)
+            if timeout is not None:
+                self._timeouts[unit] = timeout
             self.step = step
         try:
             yield
         finally:
             with self._lock:
                 del self._in_hand[unit]
+                self._timeouts.pop(unit, None)
                 self._progress_at = self._clock.monotonic()
+
+    def hold(self, outcomes: object, step: str) -> None:
+        """
+        Hold outcomes in hand whose commit is near. Never refused: they are there.
+
+        :param outcomes: names them; held until ``drop``.
+        :param step: shown as the progress.
+        """
+        with self._lock:
+            self._in_hand[outcomes] = 0.0
+            self.step = step
+
+    def drop(self, outcomes: object) -> None:
+        """
+        Note that outcomes are recorded, or kept elsewhere.
+
+        :param outcomes: what was held.
+        """
+        with self._lock:
+            self._in_hand.pop(outcomes, None)
+            self._progress_at = self._clock.monotonic()
 
     def leased(self, until: float, renew: Callable[[], object]) -> None:
         """
@@ -193,6 +219,12 @@ class Gate:
         """The moment, of the clock, until which the timeouts of what is in hand run; the past where there are none."""
         with self._lock:
             return max(self._in_hand.values(), default=0.0)
+
+    @property
+    def step_timeout(self) -> float | None:
+        """The longest time that something in hand may take by its own word, in seconds; ``None``: nothing names one."""
+        with self._lock:
+            return max(self._timeouts.values(), default=None)
 
     @property
     def idle(self) -> float:

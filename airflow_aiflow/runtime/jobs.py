@@ -320,7 +320,7 @@ class _Misses:
         run_step(self._session, StepCall(kind="look", name=self._name, fingerprint=mark, run=lambda: Ran(value)))
 
     def _recorded(self, what: str, streak: int) -> int:
-        steps, unit, number = self._session.replay.steps, current_unit().path, 0
-        while step_key(unit, self._name, self._print(what, streak, number), 0) in steps:
+        find, unit, number = self._session.replay.find, current_unit().path, 0
+        while find(step_key(unit, self._name, self._print(what, streak, number), 0)) is not None:
             number += 1
         return number

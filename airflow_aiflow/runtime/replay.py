@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -33,29 +33,60 @@ class Slot:
     key: bytes
 
 
-class _Numbers:
-    __slots__ = ("free", "next")
+class Numbers:
+    """
+    Hand out occurrence numbers among equal calls of one name in one unit. Safe for use from several threads.
+
+    A map asks a million times, so an entry is two small integers: calls count by the first eight bytes of their
+    fingerprint. Two that share those (one pair in a hundred million maps of that size) would only be numbered as equal
+    calls are, in list order.
+    """
+
+    __slots__ = ("_free", "_lock", "_next")
 
     def __init__(self) -> None:
-        self.next = 0
-        #: A heap.
-        self.free: list[int] = []
+        self._lock = threading.Lock()
+        self._next: dict[int, int] = {}
+        #: Heaps of what was given back.
+        self._free: dict[int, list[int]] = {}
 
-    def take(self) -> int:
-        if self.free:
-            return heapq.heappop(self.free)
-        self.next += 1
-        return self.next - 1
+    def take(self, fingerprint: bytes) -> int:
+        """
+        Take the lowest number that is free.
+
+        :param fingerprint: 32 bytes over what decides the outcome.
+        """
+        call = int.from_bytes(fingerprint[:8], "big")
+        with self._lock:
+            if self._free and (free := self._free.get(call)):
+                number = heapq.heappop(free)
+                if not free:
+                    del self._free[call]
+                return number
+            number = self._next.get(call, 0)
+            self._next[call] = number + 1
+            return number
+
+    def give_back(self, fingerprint: bytes, number: int) -> None:
+        """
+        Give a number back, once.
+
+        :param fingerprint: of the call.
+        :param number: what ``take`` gave.
+        """
+        with self._lock:
+            heapq.heappush(self._free.setdefault(int.from_bytes(fingerprint[:8], "big"), []), number)
 
 
 class Replay:
     """
     Index what is recorded and hand out occurrence numbers. Safe for use from several threads.
 
-    :param recorded: everything that the ledger knows of this generation.
+    :param recorded: what the ledger knows of this generation.
+    :param find: reads a step by its key, where ``recorded`` says that there are more than it holds.
     """
 
-    def __init__(self, recorded: Recorded) -> None:
+    def __init__(self, recorded: Recorded, find: Callable[[bytes], StepRecord | None] | None = None) -> None:
         self.steps: dict[bytes, StepRecord] = {record.step_key: record for record in recorded.steps}
         self.effects: dict[EffectId, EffectRecord] = {
             record.effect: record for record in recorded.effects if record.state is EffectState.SUCCEEDED
@@ -68,8 +99,10 @@ class Replay:
         self.reached: set[EffectId] = set()
         #: What earlier generations did in targets, by step key; ``None``: not asked yet.
         self.earlier: dict[bytes, StepRecord] | None = None
-        self._numbers: dict[tuple[UnitPath, str, bytes], _Numbers] = {}
+        self._numbers: dict[tuple[UnitPath, str], Numbers] = {}
         self._lock = threading.Lock()
+        #: Reads a step that is not in memory, by its key; ``None``: all that is recorded is in memory.
+        self._find = find
 
     def take(self, unit: UnitPath, name: str, fingerprint: bytes) -> Slot:
         """
@@ -79,9 +112,32 @@ class Replay:
         :param name: the step's name.
         :param fingerprint: 32 bytes over what decides the outcome.
         """
-        with self._lock:
-            number = self._numbers.setdefault((unit, name, fingerprint), _Numbers()).take()
+        number = self.numbers(unit, name).take(fingerprint)
         return Slot(unit, name, fingerprint, number, step_key(unit, name, fingerprint, number))
+
+    def numbers(self, unit: UnitPath, name: str) -> Numbers:
+        """
+        Give the occurrence numbers of one name in one unit.
+
+        :param unit: the path of the unit that calls.
+        :param name: the step's name.
+        """
+        with self._lock:
+            return self._numbers.setdefault((unit, name), Numbers())
+
+    def find(self, key: bytes) -> StepRecord | None:
+        """
+        Give what is recorded under a step's key; ``None``: nothing.
+
+        :param key: 32 bytes.
+        """
+        record = self.steps.get(key)
+        return self._find(key) if record is None and self._find is not None else record
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether all that is recorded is in memory."""
+        return self._find is None
 
     def give_back(self, *slots: Slot) -> None:
         """
@@ -89,9 +145,8 @@ class Replay:
 
         :param slots: what ``take`` gave.
         """
-        with self._lock:
-            for slot in slots:
-                heapq.heappush(self._numbers[(slot.unit, slot.name, slot.fingerprint)].free, slot.occurrence)
+        for slot in slots:
+            self.numbers(slot.unit, slot.name).give_back(slot.fingerprint, slot.occurrence)
 
     def keep(self, record: StepRecord) -> None:
         """

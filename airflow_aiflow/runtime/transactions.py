@@ -139,7 +139,7 @@ class TransactionCall:
         """
         session = self._session
         with flow_call(session), session.effects_in_hand.alone(self._effect, session.gate.check):
-            known = session.replay.steps.get(self._step_key)
+            known = session.replay.find(self._step_key)
             if known is not None and known.fingerprint == self._print:
                 check_seal(session, known)
                 value = session.payloads.load_done(known.result, known.name, self._as_type)

@@ -155,7 +155,7 @@ class VisitedCall(EffectCall):
 
     def _recorded(self, what: str, found: EffectRecord, number: int) -> Any:
         name, print_ = self._ticket(what, found.intent_id.hex, number)
-        record = self._session.replay.steps.get(step_key((), name, print_, 0))
+        record = self._session.replay.find(step_key((), name, print_, 0))
         return None if record is None else self._session.payloads.load(record.result, name)
 
     def _record_once(self, what: str, intent: str, number: int, value: Any) -> Any:

@@ -1,0 +1,164 @@
+"""
+Fingerprint the items of a map, whose other parts are the same for all.
+
+What is the same is written once; an item then costs its own form and one hash. The digests are those of ``print_step``
+and ``print_parts``: which way a call was printed must never show in its key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Any
+from zlib import crc32
+
+from airflow_aiflow.durable.arguments import bind_arguments, captured_variables
+from airflow_aiflow.durable.canonical import CanonicalWriter, NoCanonicalForm, Secrets
+from airflow_aiflow.durable.fingerprint import PRINT_BYTES, Printed, part_form, print_step, short_prints
+from airflow_aiflow.durable.payload_adapters import DEFAULT, Adapters
+from airflow_aiflow.exceptions import StepInputError
+
+#: Stands where the item will.
+_ITEM = object()
+
+Print = Callable[[Any], Printed]
+
+
+class _OnePart:
+    """
+    Print calls that differ in one part.
+
+    :param writer: used by one thread at a time.
+    :param head: what is hashed before that part's form.
+    :param tail: what is hashed after it.
+    :param names: of all parts.
+    :param before: the short prints of the parts before it.
+    :param after: those of the parts after it.
+    :param form: gives the part's form.
+    """
+
+    __slots__ = ("_after", "_before", "_form", "_head", "_names", "_tail")
+
+    def __init__(
+        self,
+        head: bytes,
+        tail: bytes,
+        names: tuple[str, ...],
+        before: bytes,
+        after: bytes,
+        form: Callable[[Any], bytes],
+    ) -> None:
+        self._head, self._tail, self._names = head, tail, names
+        self._before, self._after, self._form = before, after, form
+
+    def __call__(self, item: Any) -> Printed:
+        form = self._form(item)
+        digest = hashlib.sha256(b"%b%b%b" % (self._head, form, self._tail)).digest()
+        short = b"%b%b%b" % (self._before, crc32(form).to_bytes(PRINT_BYTES, "big"), self._after)
+        return Printed(digest, self._names, short)
+
+
+def item_printer(
+    name: str,
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    *,
+    version: str | int | None = None,
+    adapters: Adapters = DEFAULT,
+    secrets: Secrets | None = None,
+) -> Print:
+    """
+    Make what gives ``print_step(name, fn, (item, *args))`` of one item after the other.
+
+    :param name: the map's name.
+    :param fn: the author's function; it is given the item first.
+    :param args: what it is given with each item.
+    :param version: changes the fingerprint where the author wants a miss.
+    :param adapters: foreign classes that have a plain form.
+    :param secrets: how secret texts count; ``None``: as any text.
+    :raises StepInputError: if one of ``args``, or what the function captures, has no canonical form.
+    :raises TypeError: if the arguments do not fit the function.
+    """
+    try:
+        bound = bind_arguments(fn, (_ITEM, *args))
+    except TypeError as error:
+        raise TypeError(f"step {name!r}: {error}") from None
+    places = [place for place, (_, value) in enumerate(bound) if value is _ITEM]
+    if len(places) != 1:
+        # The item is one of ``*values``: what is around it is not the same text for all.
+        return lambda item: print_step(name, fn, (item, *args), version=version, adapters=adapters, secrets=secrets)
+    writer = CanonicalWriter(adapters, secrets)
+    place = places[0]
+    forms = [
+        b"" if index == place else part_form(writer, name, "is given", part, value)
+        for index, (part, value) in enumerate(bound)
+    ]
+    captured = sorted(captured_variables(fn).items())
+    held = [part_form(writer, name, "captures", part, value) for part, value in captured]
+    root, stated = bound[place][0], writer.form(version)
+    named = [writer.form(part) + form for (part, _), form in zip(bound, forms, strict=True)]
+    tail = b"".join(named[place + 1 :])
+    if captured:
+        inside = (writer.form(part) + form for (part, _), form in zip(captured, held, strict=True))
+        tail += b"captured;%d:%b" % (len(captured), b"".join(inside))
+    return _OnePart(
+        b"step;%b%b%d:%b" % (writer.form(name), stated, len(bound), b"".join(named[: place + 1])),
+        tail,
+        ("version", *(part for part, _ in bound), *(part for part, _ in captured)),
+        short_prints([stated, *forms[:place]]),
+        short_prints([*forms[place + 1 :], *held]),
+        lambda item: part_form(writer, name, "is given", root, item),
+    )
+
+
+def part_printer(
+    named: Sequence[tuple[str, Any]],
+    place: int,
+    *,
+    adapters: Adapters = DEFAULT,
+    secrets: Secrets | None = None,
+) -> Print:
+    """
+    Make what gives ``print_parts`` with another value at one place, one after the other.
+
+    :param named: (name, value) in order; the value at ``place`` is not looked at.
+    :param place: of the part that differs.
+    :param adapters: foreign classes that have a plain form.
+    :param secrets: how secret texts count; ``None``: as any text.
+    :raises StepInputError: if one of the others has no canonical form.
+    """
+    writer = CanonicalWriter(adapters, secrets)
+
+    def form(value: Any) -> bytes:
+        try:
+            return writer.form(value)
+        except NoCanonicalForm as error:
+            raise StepInputError(str(error)) from error.__cause__
+
+    forms = [b"" if index == place else form(value) for index, (_, value) in enumerate(named)]
+    return _OnePart(
+        b"%d:%b" % (len(named), b"".join(forms[:place])),
+        b"".join(forms[place + 1 :]),
+        tuple(name for name, _ in named),
+        short_prints(forms[:place]),
+        short_prints(forms[place + 1 :]),
+        form,
+    )
+
+
+def keyed(print_item: Print, key_of: Callable[[Any], str], *, adapters: Adapters = DEFAULT) -> Print:
+    """
+    Let an item's own key count beside what it is.
+
+    :param print_item: prints the item.
+    :param key_of: gives its key.
+    """
+    writer = CanonicalWriter(adapters)
+
+    def printed(item: Any) -> Printed:
+        found = print_item(item)
+        # What ``fingerprint(digest, key)`` gives.
+        text = b"2:%b%b" % (writer.form(found.digest), writer.form(key_of(item)))
+        return found._replace(digest=hashlib.sha256(text).digest())
+
+    return printed
