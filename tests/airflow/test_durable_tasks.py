@@ -99,7 +99,7 @@ class Run:
 def client(airflow_stack: Stack) -> AirflowClient:
     """Give the API of an Airflow that knows this module's DAGs."""
     client = airflow_stack.airflow.client()
-    for dag_id in ("ten_steps", "parks", "superseded", "doubtful", "large"):
+    for dag_id in ("ten_steps", "parks", "superseded", "doubtful", "large", "takes_back"):
         client.wait_for_dag(dag_id)
     return client
 
@@ -189,6 +189,26 @@ def test_a_task_whose_worker_is_told_to_end_comes_back(start: Callable[..., Run]
         "order by attempt.fence"
     )
     assert signs == [("first", "paused"), ("same", "succeeded")]
+
+
+def test_what_was_done_is_taken_back_after_the_last_try_and_done_anew_after_a_clear(start: Callable[..., Run]) -> None:
+    run = start("takes_back")
+    assert run.ended() == "failed"
+    words = [line.split(maxsplit=1) for line in run.lines]
+    # Not after the first try, which is followed by one.
+    assert [word for word, _ in words] == ["charged", "refunded"], run.log("order", 1)
+    assert words[1][1] == "charge 1"
+    assert "there is none left" in " ".join(run.raised("order", 2))
+    run.go()
+    run.client.clear("takes_back", run.run_id, "order")
+    run.task("order", "success")
+    words = [line.split(maxsplit=1) for line in run.lines]
+    assert [word for word, _ in words] == ["charged", "refunded", "charged"]
+    assert words[2][1] != words[0][1]  # under a new key: the target would swallow the old one
+    states = "select name, state::text from aiflow.effect where key = %(key)s order by name"
+    with psycopg.connect(run.stack.postgres.dsn()) as connection:
+        found = connection.execute(states.encode(), {"key": f"order/{run.folder}"}).fetchall()
+    assert found == [("charge", "succeeded"), ("charge/undo", "succeeded")]
 
 
 @pytest.mark.parametrize("inside", [True, False], ids=["between steps", "outside the flow"])

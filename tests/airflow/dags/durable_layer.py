@@ -131,8 +131,32 @@ def large():
     one.partial().expand(page=made)
 
 
+def charge(ctx, folder: str) -> str:
+    """Charge."""
+    note(folder, f"charged {ctx.idempotency_key}")
+    return "charge 1"
+
+
+def refund(intent, result: str) -> None:
+    """Give back what was charged."""
+    note(intent.request["folder"], f"refunded {result}")
+
+
+@dag(schedule=None, start_date=START, params=WITH_FOLDER, default_args={"retry_delay": SOON})
+def takes_back():
+    @task.durable(retries=1, compensate_on_failure=True)
+    def order(flow: Flow, params=None):
+        folder = params["folder"]
+        flow.effect("charge", charge, folder, key=f"order/{folder}", compensate=refund)
+        if not (Path(folder) / "go").exists():
+            raise ValueError("there is none left")
+
+    order()
+
+
 ten_steps()
 parks()
+takes_back()
 superseded()
 doubtful()
 large()
