@@ -270,6 +270,27 @@ class Clock(Protocol):
 class Host(Protocol):
     """What runs the task: Airflow, or the testing host."""
 
+class Stats(Protocol):
+    """
+    Where figures go for dashboards. Safe for use from several threads; no method raises, and none waits.
+
+    Names are dotted and begin with ``aiflow.``; tags are few, and their values come from code, not from data.
+    """
+
+    def count(self, name: str, number: float, tags: Mapping[str, str]) -> None:
+        """
+        Add to a counter.
+
+        :param number: above 0; a whole one, but for money.
+        """
+
+    def timing(self, name: str, seconds: float, tags: Mapping[str, str]) -> None:
+        """Note how long something took."""
+
+    def gauge(self, name: str, value: float, tags: Mapping[str, str]) -> None:
+        """Set a gauge: the last one counts."""
+
+
     def log(self, line: str, *, warning: bool = False) -> None:
         """Write one line of the task log."""
 

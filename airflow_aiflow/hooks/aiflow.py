@@ -132,6 +132,7 @@ class AiflowHook(BaseHook):
 
         :param host: what runs the task.
         """
+        from airflow_aiflow.hooks.stats import AirflowStats
         from airflow_aiflow.runtime.clock import SystemClock
         from airflow_aiflow.runtime.session import Services
 
@@ -142,6 +143,7 @@ class AiflowHook(BaseHook):
             settings=self.settings,
             clock=SystemClock(),
             models=self.models,
+            stats=AirflowStats(),
         )
 
 

@@ -30,6 +30,7 @@ from airflow_aiflow.runtime.gate import Gate
 from airflow_aiflow.runtime.heartbeat import Heartbeat
 from airflow_aiflow.runtime.interrupts import Interrupts, author
 from airflow_aiflow.runtime.journal import Journal
+from airflow_aiflow.runtime.meter import Meter
 from airflow_aiflow.runtime.one_at_a_time import OneAtATime
 from airflow_aiflow.runtime.patience import Patience
 from airflow_aiflow.runtime.payloads import Payloads
@@ -169,6 +170,7 @@ class _Run:
         taken = take_over(attempt, ledger, settings, clock, ttl=lease.ttl, check=check)
         self._lease = taken.lease
         self._targets: list[Targets] = []
+        self._meter = Meter(services.stats, clock, attempt, taken)
         self._gate = Gate(clock)
         self._alarms = AlarmClock()
         self._interrupts = Interrupts(self._alarms)
@@ -202,10 +204,16 @@ class _Run:
         before = Spent()
         for record in recorded.steps:
             before.add(record.usage)
-        journal = Journal(services.host, recorded)
+        journal = Journal(services.host, recorded, self._meter)
         journal.opened(taken, before)
         recorder = Recorder(
-            services.ledger, taken.lease, taken.generation, patience=self._patience, spool=spool, cipher=cipher
+            services.ledger,
+            taken.lease,
+            taken.generation,
+            patience=self._patience,
+            spool=spool,
+            cipher=cipher,
+            meter=self._meter,
         )
         recorder.note("attempt", {"number": taken.number, "sign": taken.sign.value, "recorded": len(recorded.steps)})
         session = Session(
@@ -216,6 +224,7 @@ class _Run:
             recorder=recorder,
             payloads=Payloads(services.store, settings.inline_limit, services.host, cipher),
             journal=journal,
+            meter=self._meter,
             gate=self._gate,
             interrupts=self._interrupts,
             deadlines=deadlines,
@@ -365,3 +374,4 @@ class _Run:
         self._interrupts.close()
         for targets in self._targets:
             targets.close()
+        self._meter.flush()

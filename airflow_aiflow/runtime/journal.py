@@ -9,6 +9,7 @@ from airflow_aiflow.durable.fingerprint import Printed
 from airflow_aiflow.durable.ports import Host, Recorded
 from airflow_aiflow.durable.record import StepRecord, Usage
 from airflow_aiflow.runtime.changes import Changes
+from airflow_aiflow.runtime.meter import Meter
 from airflow_aiflow.runtime.replay import Spent
 
 #: After so many lines about replays the rest is only counted: a long resume must not bury what runs.
@@ -50,13 +51,15 @@ class Journal:
 
     :param host: who writes.
     :param recorded: what the attempt starts from.
+    :param meter: tells dashboards of the same steps.
     """
 
-    def __init__(self, host: Host, recorded: Recorded) -> None:
+    def __init__(self, host: Host, recorded: Recorded, meter: Meter) -> None:
         self._host = host
         self._expected = len(recorded.steps)
         self._numbers = recorded.numbers
         self._changes = Changes(recorded.steps)
+        self._meter = meter
         self._lock = threading.Lock()
         self.number = 0
         self.replayed = 0
@@ -83,13 +86,15 @@ class Journal:
             f"saved so far {counted(recorded.calls, 'model call')}, {money(recorded.cost)}"
         )
 
-    def replay(self, record: StepRecord, *, theirs: bool = False) -> None:
+    def replay(self, record: StepRecord, *, theirs: bool = False, since: float | None = None) -> None:
         """
         Count a replayed step.
 
         :param record: what was recorded.
         :param theirs: whether another map index recorded it.
+        :param since: the meter's clock when its reading began.
         """
+        self._meter.replayed(record, since)
         self._changes.replayed(record.step_key)
         with self._lock:
             self.replayed += 1
@@ -111,6 +116,7 @@ class Journal:
         :param record: what is recorded now.
         :param printed: what tells which of its arguments changed.
         """
+        self._meter.ran(record)
         with self._lock:
             self.ran += 1
             self.paid.add(record.usage)

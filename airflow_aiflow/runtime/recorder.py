@@ -22,6 +22,7 @@ from airflow_aiflow.durable.payload import encode
 from airflow_aiflow.durable.ports import Ledger
 from airflow_aiflow.durable.record import Batch, EventRecord, SharedStep, StepRecord, Stored
 from airflow_aiflow.exceptions import LedgerError, LedgerUnavailableError
+from airflow_aiflow.runtime.meter import Meter
 from airflow_aiflow.runtime.patience import Patience
 from airflow_aiflow.runtime.spool import Spool
 from airflow_aiflow.storage.payload_cipher import PayloadCipher
@@ -52,6 +53,7 @@ class Recorder:
     :param patience: how long a lost ledger is asked again.
     :param spool: where a result goes that the ledger does not take; ``None``: nowhere.
     :param cipher: encrypts the data of events; ``None``: they are in clear.
+    :param meter: tells how long commits take.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class Recorder:
         *,
         patience: Patience,
         spool: Spool | None,
+        meter: Meter,
         cipher: PayloadCipher | None = None,
     ) -> None:
         self._ledger = ledger
@@ -69,6 +72,7 @@ class Recorder:
         self._generation = generation
         self._patience = patience
         self._spool = spool
+        self._meter = meter
         self._cipher = cipher or PayloadCipher()
         self._queue: list[_Ticket] = []
         self._queue_lock = threading.Lock()
@@ -136,7 +140,9 @@ class Recorder:
 
         :param intent: what is about to be done.
         """
-        return self._patience.over(lambda: self._ledger.intend(self._lease, intent))
+        return self._patience.over(
+            lambda: self._meter.commit("intend", lambda: self._ledger.intend(self._lease, intent))
+        )
 
     def decide(
         self,
@@ -220,7 +226,11 @@ class Recorder:
         :param seal: over the result.
         """
         try:
-            return self._patience.over(lambda: self._ledger.settle(intent_id, outcome, result=result, seal=seal))
+            return self._patience.over(
+                lambda: self._meter.commit(
+                    "settle", lambda: self._ledger.settle(intent_id, outcome, result=result, seal=seal)
+                )
+            )
         except Exception as error:
             self._spooled(error, "the outcome", lambda spool: spool.keep_outcome(intent_id, outcome, result, seal))
             raise
@@ -264,7 +274,11 @@ class Recorder:
         if steps or events:
             batch = Batch(steps, events, self._next_seq)
             try:
-                prior = self._patience.over(lambda: self._ledger.record(self._lease, self._generation, batch))
+                prior = self._patience.over(
+                    lambda: self._meter.commit(
+                        "record", lambda: self._ledger.record(self._lease, self._generation, batch)
+                    )
+                )
             except LedgerUnavailableError:
                 self._unsure = events
                 raise

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_aiflow.durable.attempt import Attempt
 from airflow_aiflow.durable.canonical import Secrets
 from airflow_aiflow.durable.execution import Taken
-from airflow_aiflow.durable.ports import ArtifactStore, Clock, Host, Ledger
+from airflow_aiflow.durable.ports import ArtifactStore, Clock, Host, Ledger, Stats
 from airflow_aiflow.durable.settings import FlowSettings
 from airflow_aiflow.exceptions import PayloadEncodeError
 from airflow_aiflow.llm.call import ModelCaller
@@ -18,6 +18,7 @@ from airflow_aiflow.runtime.gate import Gate
 from airflow_aiflow.runtime.heartbeat import Heartbeat
 from airflow_aiflow.runtime.interrupts import Interrupts, author
 from airflow_aiflow.runtime.journal import Journal
+from airflow_aiflow.runtime.meter import Meter
 from airflow_aiflow.runtime.one_at_a_time import OneAtATime
 from airflow_aiflow.runtime.payloads import Payloads
 from airflow_aiflow.runtime.recorder import Recorder
@@ -43,6 +44,7 @@ class Services:
     :param settings: the deployment's.
     :param clock: time.
     :param models: makes model calls; ``None``: ``flow.llm`` is refused.
+    :param stats: where figures go; ``None``: nowhere.
     """
 
     ledger: Ledger
@@ -51,6 +53,7 @@ class Services:
     settings: FlowSettings
     clock: Clock
     models: Callable[[], ModelCaller] | None = None
+    stats: Stats | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,7 @@ class Session:
     recorder: Recorder
     payloads: Payloads
     journal: Journal
+    meter: Meter
     gate: Gate
     interrupts: Interrupts
     deadlines: Deadlines

@@ -187,8 +187,9 @@ def read_back(session: Session, call: StepCall, record: StepRecord, *, theirs: b
     :param record: the row.
     :param theirs: whether another map index recorded it.
     """
+    began = session.meter.now()
     value = session.payloads.load(record.result, record.name, call.as_type)
-    session.journal.replay(record, theirs=theirs)
+    session.journal.replay(record, theirs=theirs, since=began)
     return value
 
 

@@ -30,6 +30,7 @@ from airflow_aiflow.storage.memory_artifacts import MemoryArtifactStore
 from airflow_aiflow.testing.clock import ManualClock
 from airflow_aiflow.testing.host import TestingHost
 from airflow_aiflow.testing.models import ScriptedModels
+from airflow_aiflow.testing.stats import CollectedStats
 
 R = TypeVar("R")
 
@@ -85,6 +86,8 @@ class DurableTask:
         self.models: ModelCaller = models or ScriptedModels()
         self.host = TestingHost(secrets)
         self.host.databases.update(databases or {})
+        #: What its attempts told dashboards.
+        self.stats = CollectedStats()
         self.settings = settings or FlowSettings()
         self.execution = ExecutionId(dag_id, run_id, task_id, map_index)
         self._on_clear: OnClear = on_clear
@@ -111,6 +114,7 @@ class DurableTask:
             settings=self.settings,
             clock=self.clock,
             models=lambda: self.models,
+            stats=self.stats,
         )
 
     def attempt(self) -> Attempt:
