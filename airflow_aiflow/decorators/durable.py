@@ -17,7 +17,7 @@ from airflow_aiflow.hooks.persons import AsksPersons
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_aiflow.durable.attempt import OnClear
+    from airflow_aiflow.durable.attempt import OnClear, Recovery
     from airflow_aiflow.hooks.context import Work
     from airflow_aiflow.runtime.flow import Flow
 
@@ -52,9 +52,10 @@ class DurableDecoratedOperator(AsksPersons, DecoratedOperator, PythonOperator):
         task fails and no further try follows.
     :param step_timeout: seconds, or a ``timedelta``, for steps that name no ``timeout``.
     :param lease: seconds for which a heartbeat gives the right to work; the heartbeat is a third of it.
-    :param recovery: ``auto``.
-    :param max_recoveries: how often recovery makes the task runnable again; checked, and without effect until
-        recovery is built.
+    :param recovery: what recovery does where the task stalls: ``rerun`` (at once, without delay), ``resume`` (with
+        back-off), ``careful`` (once its open calls surely ended, and somebody is told), ``off`` (nothing but a report)
+        or ``auto`` (one of the first three, by how long the task took before).
+    :param max_recoveries: how often recovery makes the task runnable again; ``None``: the deployment's word.
     :param budget: not built yet.
     :param labels: not built yet.
     :param share_mapped: whether a mapped task may take over what its siblings recorded before a clear: a list that
@@ -75,7 +76,7 @@ class DurableDecoratedOperator(AsksPersons, DecoratedOperator, PythonOperator):
         compensate_on_failure: bool = False,
         step_timeout: timedelta | float | None = None,
         lease: timedelta | float | None = None,
-        recovery: str = "auto",
+        recovery: Recovery = "auto",
         max_recoveries: int | None = None,
         budget: str | None = None,
         labels: Mapping[str, str] | None = None,
@@ -121,7 +122,13 @@ class DurableDecoratedOperator(AsksPersons, DecoratedOperator, PythonOperator):
         self.op_args = [plain_argument(one) for one in self.op_args]
         self.op_kwargs = {name: plain_argument(one) for name, one in self.op_kwargs.items()}
         options = self.durable_options
-        self._work = work_from_context(context, on_clear=options.on_clear, share_mapped=options.share_mapped)
+        self._work = work_from_context(
+            context,
+            on_clear=options.on_clear,
+            share_mapped=options.share_mapped,
+            recovery=options.recovery,
+            max_recoveries=options.max_recoveries,
+        )
         value = super().execute(context)
         return for_xcom(value, self._work, multiple_outputs=self.multiple_outputs)
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
-from airflow_aiflow.durable.attempt import OnClear
+from airflow_aiflow.durable.attempt import OnClear, Recovery
 from airflow_aiflow.durable.lease import LeaseRules
 from airflow_aiflow.durable.policy import seconds
 from airflow_aiflow.exceptions import AiflowConfigError, FlowOptionError
@@ -18,6 +18,8 @@ from airflow_aiflow.hooks.attempt import check_on_clear
 
 #: Option -> what leaves it unused.
 NOT_BUILT: Mapping[str, Any] = {"budget": None, "labels": None}
+
+RECOVERIES: tuple[Recovery, ...] = get_args(Recovery)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,8 @@ class TaskOptions:
     :param lease: the task's own lease; ``None``: the deployment's.
     :param share_mapped: whether a mapped task may take over what its siblings recorded before a clear.
     :param compensate_on_failure: whether effects with ``compensate=`` are taken back where the task fails for good.
+    :param recovery: how recovery brings the task back where it stalls.
+    :param max_recoveries: how often; ``None``: the deployment's word.
     """
 
     on_clear: OnClear | None = None
@@ -37,6 +41,8 @@ class TaskOptions:
     lease: LeaseRules | None = None
     share_mapped: bool = True
     compensate_on_failure: bool = False
+    recovery: Recovery = "auto"
+    max_recoveries: int | None = None
 
 
 def task_options(given: Mapping[str, Any]) -> TaskOptions:
@@ -49,15 +55,14 @@ def task_options(given: Mapping[str, Any]) -> TaskOptions:
     for name, unused in NOT_BUILT.items():
         if given.get(name, unused) != unused:
             raise FlowOptionError(f"{name}= of a durable task is not built yet; leave it out")
-    if given.get("recovery", "auto") != "auto":
-        raise FlowOptionError(f"recovery must be 'auto' until recovery is built, got {given['recovery']!r}")
-    _check_max_recoveries(given.get("max_recoveries"))
     return TaskOptions(
         on_clear=None if given.get("on_clear") is None else check_on_clear(given["on_clear"]),
         step_timeout=None if given.get("step_timeout") is None else seconds(given["step_timeout"], "step_timeout"),
         lease=None if given.get("lease") is None else _lease(given["lease"]),
         share_mapped=_yes_or_no("share_mapped", given.get("share_mapped", True)),
         compensate_on_failure=_yes_or_no("compensate_on_failure", given.get("compensate_on_failure", False)),
+        recovery=_recovery(given.get("recovery", "auto")),
+        max_recoveries=_max_recoveries(given.get("max_recoveries")),
     )
 
 
@@ -74,6 +79,14 @@ def _yes_or_no(option: str, value: Any) -> bool:
     return value
 
 
-def _check_max_recoveries(value: Any) -> None:
+def _recovery(value: Any) -> Recovery:
+    for word in RECOVERIES:
+        if value == word:
+            return word
+    raise FlowOptionError(f"recovery must be 'auto', 'rerun', 'resume', 'careful' or 'off', got {value!r}")
+
+
+def _max_recoveries(value: Any) -> int | None:
     if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
         raise FlowOptionError(f"max_recoveries must be a whole number from 0, got {value!r}")
+    return value

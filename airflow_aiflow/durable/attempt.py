@@ -16,6 +16,10 @@ from airflow_aiflow.durable.identity import ExecutionId, digest
 
 OnClear = Literal["auto", "resume", "fresh"]
 
+#: How a stalled task is recovered: by its history, at once and without delay, with back-off, only once its open calls
+#: surely ended and with an alert, or not at all.
+Recovery = Literal["auto", "rerun", "resume", "careful", "off"]
+
 
 @dataclass(frozen=True, slots=True)
 class Owner:
@@ -73,6 +77,10 @@ class Attempt:
     share_mapped: bool = True
     #: What ran above the task, by ``digest_upstream``; ``None``: it could not be read.
     upstream_digest: bytes | None = None
+    #: The author's word on recovery.
+    recovery: Recovery = "auto"
+    #: How often recovery may make the execution runnable again; ``None``: the deployment's word.
+    max_recoveries: int | None = None
 
 
 def digest_upstream(ran: Iterable[tuple[str, int, float | None]]) -> bytes:

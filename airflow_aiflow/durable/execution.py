@@ -49,8 +49,9 @@ class Standing:
     heard: bool = False
     #: Of the current attempt: what had run above the task.
     upstream_digest: bytes | None = None
-    #: The clear number that our own recovery saw when it marked this fence for a requeue; ``None``: no open mark.
-    requeued_at: int | None = None
+    #: Where our own recovery has marked this fence for a requeue: (the run's clear number before, the one that our
+    #: clears have made of it at most); ``None``: no open mark.
+    requeued_at: tuple[int, int] | None = None
     #: What a person who cleared it by `aiflow runs clear` asked of the next attempt: ``resume`` or ``fresh``.
     wish: OnClear | None = None
 
@@ -69,6 +70,8 @@ class Taken:
     siblings: bool = False
     #: Whether the ledger's server became another one while an attempt was at work: its last commits may be lost.
     failed_over: bool = False
+    #: Whether our own recovery made the clear that this attempt comes from.
+    requeued: bool = False
     #: Why a cleared task starts anew or resumes, for people; added after the ledger has answered.
     why: str | None = None
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from decimal import Decimal
 from typing import BinaryIO, Protocol
 from uuid import UUID
 
@@ -18,8 +19,10 @@ from airflow_aiflow.durable.effect import Decision, EffectRecord, IntentAnswer, 
 from airflow_aiflow.durable.execution import Beat, ExecutionState, Lease, Standing, Taken
 from airflow_aiflow.durable.identity import EffectId, ExecutionId
 from airflow_aiflow.durable.inbox import Question, QuestionWrite
-from airflow_aiflow.durable.record import Batch, SharedStep, StepRecord, Stored
+from airflow_aiflow.durable.limit import LimitLedger
+from airflow_aiflow.durable.record import Batch, Kept, SharedStep, StepRecord, Stored
 from airflow_aiflow.durable.sign import Sign
+from airflow_aiflow.durable.spending import SpendingLedger
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,25 @@ class Recorded:
     effects: Sequence[EffectRecord]
     #: Fence -> the running number of the attempt that held it.
     numbers: Mapping[int, int] = field(default_factory=dict)
+    #: Over all steps, where there are more than ``steps`` holds; ``None``: it holds them all. Left out are only some of
+    #: the kinds ``item`` and ``llm``, which a map asks for as it reaches them.
+    totals: Totals | None = None
+
+    @property
+    def count(self) -> int:
+        """How many steps are recorded, in memory or not."""
+        return len(self.steps) if self.totals is None else self.totals.steps
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Hold sums over the steps of a generation; the cost is in US dollars, of those calls whose price is known."""
+
+    steps: int
+    calls: int
+    tokens_in: int
+    tokens_out: int
+    cost: Decimal
 
 
 class Ledger(Protocol):
@@ -78,14 +100,27 @@ class Ledger(Protocol):
         """
 
     def recorded(self, lease: Lease, generation: int) -> Recorded:
-        """Read, in one query, everything to replay from. Called once, after the take-over has committed."""
+        """
+        Read everything to replay from, in one query for any usual number of steps.
 
-    def beat(self, lease: Lease, *, ttl: float, idle: float, step: str | None) -> Beat:
+        Called once, after the take-over has committed.
+        """
+
+    def kept(self, lease: Lease, generation: int, step_keys: Sequence[bytes]) -> list[Kept]:
+        """Read in one query what is recorded under these keys, in any order; of what is not there, nothing."""
+
+    def step(self, lease: Lease, generation: int, step_key: bytes) -> StepRecord | None:
+        """Read one step whole; ``None``: it is not recorded."""
+
+    def beat(
+        self, lease: Lease, *, ttl: float, idle: float, step: str | None, step_timeout: float | None = None
+    ) -> Beat:
         """
         Renew the lease and carry the progress.
 
         :param idle: seconds since the attempt last made progress.
         :param step: the name of the unit in hand.
+        :param step_timeout: seconds which what is in hand may take by its own word; ``None``: it names none.
         """
 
     def let_go(self, lease: Lease) -> None:
@@ -196,6 +231,14 @@ class Ledger(Protocol):
     def heard(self, lease: Lease) -> bool:
         """Note that Airflow knows of the success, where the fence is still ours."""
 
+    @property
+    def limits(self) -> LimitLedger:
+        """The limits of model calls."""
+
+    @property
+    def spending(self) -> SpendingLedger:
+        """What the ledger keeps of model calls beside their steps."""
+
     def close(self) -> None:
         """Give the connections back."""
 
@@ -267,9 +310,6 @@ class Clock(Protocol):
         """
 
 
-class Host(Protocol):
-    """What runs the task: Airflow, or the testing host."""
-
 class Stats(Protocol):
     """
     Where figures go for dashboards. Safe for use from several threads; no method raises, and none waits.
@@ -290,6 +330,9 @@ class Stats(Protocol):
     def gauge(self, name: str, value: float, tags: Mapping[str, str]) -> None:
         """Set a gauge: the last one counts."""
 
+
+class Host(Protocol):
+    """What runs the task: Airflow, or the testing host."""
 
     def log(self, line: str, *, warning: bool = False) -> None:
         """Write one line of the task log."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from airflow_aiflow.durable.attempt import Recovery
 from airflow_aiflow.durable.execution import ExecutionState
 from airflow_aiflow.durable.stall import (
     Decision,
@@ -18,7 +19,6 @@ from airflow_aiflow.durable.stall import (
     Leave,
     Pulse,
     Quarantine,
-    Recovery,
     Requeue,
     Settle,
     StallKind,

@@ -55,15 +55,16 @@ def _later(stored: Counters, now: Counters) -> Sign:
     return Sign.AMBIGUOUS
 
 
-def is_requeue(now: Counters, requeued_at: int | None) -> bool:
+def is_requeue(now: Counters, requeued_at: tuple[int, int] | None) -> bool:
     """
     Say whether a clear was our own recovery's.
 
     :param now: the attempt that wants to start.
-    :param requeued_at: the run's clear number as recovery saw it when it marked the execution; ``None``: no open mark.
-    :return: whether exactly one clear came after the mark: two are a person's, who wins.
+    :param requeued_at: the run's clear number as recovery saw it when it marked the execution, and what our clears in
+        that run have made of it since; ``None``: no open mark.
+    :return: whether no clear but ours came after the mark: one more is a person's, who wins.
     """
-    return requeued_at is not None and now.clear_number == requeued_at + 1
+    return requeued_at is not None and requeued_at[0] < now.clear_number <= requeued_at[1]
 
 
 def is_top(stored: bytes | None, now: bytes | None) -> bool:

@@ -8,16 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal
 from uuid import UUID
 
-from airflow_aiflow.durable.attempt import Counters, Owner
+from airflow_aiflow.durable.attempt import Counters, Owner, Recovery
 from airflow_aiflow.durable.execution import ExecutionState
 from airflow_aiflow.durable.identity import ExecutionId
-
-#: How a task is recovered: by its history, at once and without delay, with back-off, only once its open calls surely
-#: ended and with an alert, or not at all.
-Recovery = Literal["auto", "rerun", "resume", "careful", "off"]
 
 
 class StallKind(StrEnum):
@@ -134,6 +129,7 @@ class Stall:
     :param recoveries: requeues of this execution since a person's clear, or since it began.
     :param requeued_ago: seconds since the last of them.
     :param marked: whether a requeue of this very fence was begun and not carried out.
+    :param marks: the version of this fence's mark; 0: there is none. What ``mark`` compares.
     :param first_seen: seconds since a pass found it first; ``None``: this one does.
     :param max_recoveries: the task's own; ``None``: the deployment's.
     """
@@ -155,6 +151,7 @@ class Stall:
     recoveries: int = 0
     requeued_ago: float | None = None
     marked: bool = False
+    marks: int = 0
     first_seen: float | None = None
     recovery: Recovery = "auto"
     max_recoveries: int | None = None

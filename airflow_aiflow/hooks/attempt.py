@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, get_args
 
-from airflow_aiflow.durable.attempt import Attempt, Counters, OnClear
+from airflow_aiflow.durable.attempt import Attempt, Counters, OnClear, Recovery
 from airflow_aiflow.durable.identity import UNMAPPED, ExecutionId
 from airflow_aiflow.exceptions import AiflowConfigError, FlowOptionError
 from airflow_aiflow.hooks.upstream import upstream_digest
@@ -34,13 +34,22 @@ def check_on_clear(value: object) -> OnClear:
     raise FlowOptionError(f"on_clear must be 'auto', 'resume' or 'fresh', got {value!r}")
 
 
-def attempt_from_context(context: Context, *, on_clear: OnClear, share_mapped: bool = True) -> Attempt:
+def attempt_from_context(
+    context: Context,
+    *,
+    on_clear: OnClear,
+    share_mapped: bool = True,
+    recovery: Recovery = "auto",
+    max_recoveries: int | None = None,
+) -> Attempt:
     """
     Describe the attempt that this process makes.
 
     :param context: Airflow's, of the running task.
     :param on_clear: the task's or the deployment's word; the run's own ``conf`` wins over it.
     :param share_mapped: whether a mapped task may take over what its siblings recorded before a clear.
+    :param recovery: the task's word on recovery.
+    :param max_recoveries: how often recovery may make it runnable again; ``None``: the deployment's word.
     :raises AiflowConfigError: if the run's ``conf`` holds a word that is none.
     """
     from airflow_aiflow.runtime.process import this_owner
@@ -64,6 +73,8 @@ def attempt_from_context(context: Context, *, on_clear: OnClear, share_mapped: b
         on_clear=_of_run(dag_run.conf) or on_clear,
         share_mapped=share_mapped,
         upstream_digest=upstream_digest(ti, task, execution),
+        recovery=recovery,
+        max_recoveries=max_recoveries,
     )
 
 

@@ -21,7 +21,7 @@ from airflow_aiflow.runtime.shutdown import Shutdown
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_aiflow.durable.attempt import Attempt, OnClear
+    from airflow_aiflow.durable.attempt import Attempt, OnClear, Recovery
     from airflow_aiflow.durable.lease import LeaseRules
     from airflow_aiflow.runtime.flow import Flow
     from airflow_aiflow.runtime.session import Services
@@ -111,13 +111,22 @@ class Work:
         return airflow_signals(self.host, reschedule_delay=self.services.settings.reschedule_delay, show=show)
 
 
-def work_from_context(context: Context, *, on_clear: OnClear | None = None, share_mapped: bool = True) -> Work:
+def work_from_context(
+    context: Context,
+    *,
+    on_clear: OnClear | None = None,
+    share_mapped: bool = True,
+    recovery: Recovery = "auto",
+    max_recoveries: int | None = None,
+) -> Work:
     """
     Prepare the attempt that this process makes.
 
     :param context: Airflow's, of the running task.
     :param on_clear: the task's word; ``None``: the deployment's.
     :param share_mapped: whether a mapped task may take over what its siblings recorded before a clear.
+    :param recovery: the task's word on recovery.
+    :param max_recoveries: how often recovery may make it runnable again; ``None``: the deployment's word.
     :raises AiflowConfigError: if a connection or an option is missing or wrong.
     """
     if is_supervised():
@@ -125,7 +134,13 @@ def work_from_context(context: Context, *, on_clear: OnClear | None = None, shar
         die_with_parent()
     hook, host = AiflowHook(), AirflowHost()
     services = hook.services(host)
-    attempt = attempt_from_context(context, on_clear=on_clear or services.settings.on_clear, share_mapped=share_mapped)
+    attempt = attempt_from_context(
+        context,
+        on_clear=on_clear or services.settings.on_clear,
+        share_mapped=share_mapped,
+        recovery=recovery,
+        max_recoveries=max_recoveries,
+    )
     door = door_of(context, attempt.execution, host, reschedule_delay=services.settings.reschedule_delay)
     return Work(attempt, services, host, door=door)
 

@@ -70,7 +70,13 @@ class Heartbeat:
         """
         asked = self._clock.monotonic()
         try:
-            beat = self._ledger.beat(self._lease, ttl=self._rules.ttl, idle=self._gate.idle, step=self._gate.step)
+            beat = self._ledger.beat(
+                self._lease,
+                ttl=self._rules.ttl,
+                idle=self._gate.idle,
+                step=self._gate.step,
+                step_timeout=self._gate.step_timeout,
+            )
         except Exception:  # whatever it is, the thread must outlive it
             # The next beat tries again; that the lease may lapse meanwhile is checked by every start, in the ledger.
             return True

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from uuid import UUID
@@ -20,11 +20,13 @@ from airflow_aiflow.durable.execution import Beat, ExecutionState, Lease, Standi
 from airflow_aiflow.durable.identity import EffectId, ExecutionId, person_undo
 from airflow_aiflow.durable.inbox import Question, QuestionWrite
 from airflow_aiflow.durable.ports import Clock, Recorded
-from airflow_aiflow.durable.record import Batch, EventRecord, SharedStep, StepRecord, Stored
-from airflow_aiflow.durable.sign import Sign
+from airflow_aiflow.durable.record import Batch, EventRecord, Kept, SharedStep, StepRecord, Stored
+from airflow_aiflow.durable.sign import Sign, is_requeue
 from airflow_aiflow.exceptions import LedgerUnavailableError
 from airflow_aiflow.storage import memory_effects, memory_questions, memory_steps
 from airflow_aiflow.storage.answers import check_decision, check_end, check_person, check_question, check_sign
+from airflow_aiflow.storage.memory_limits import MemoryLimits
+from airflow_aiflow.storage.memory_spending import MemorySpending
 from airflow_aiflow.storage.memory_tables import (
     AttemptRow,
     ExecutionRow,
@@ -36,6 +38,9 @@ from airflow_aiflow.storage.memory_tables import (
 )
 from airflow_aiflow.storage.rows import step_record, step_row
 from airflow_aiflow.storage.text import execution_identity, shown
+
+#: As with PostgreSQL.
+MOST_STEPS = 20_000
 
 
 class MemoryLedger:
@@ -50,8 +55,22 @@ class MemoryLedger:
         self.unavailable = False
         #: How many of the next calls are carried out and then raise ``LedgerUnavailableError``: their answer is lost.
         self.lost_answers = 0
+        #: Steps that an attempt keeps in memory.
+        self.most_steps = MOST_STEPS
         self._tables = Tables(clock)
         self._lock = threading.Lock()
+        self._limits = MemoryLimits(self, clock)
+        self._spending = MemorySpending(self, clock)
+
+    @property
+    def limits(self) -> MemoryLimits:
+        """The limits of model calls."""
+        return self._limits
+
+    @property
+    def spending(self) -> MemorySpending:
+        """Budgets, wasted calls, waits."""
+        return self._spending
 
     @contextmanager
     def statement(self) -> Iterator[Tables]:
@@ -107,9 +126,9 @@ class MemoryLedger:
             if row is None:
                 row = ExecutionRow(len(tables.executions) + 1, attempt.execution)
                 tables.executions[attempt.execution] = tables.by_pk[row.pk] = row
-                number, until = 1, None
+                number, until, requeued = 1, None, False
             else:
-                number, until = _succeed_attempt(tables, row, attempt)
+                number, until, requeued = _succeed_attempt(tables, row, attempt)
                 row.fence += 1
                 row.generation += new_generation
                 row.state, row.finished_at, row.result, row.seal = ExecutionState.RUNNING, None, None, None
@@ -124,6 +143,8 @@ class MemoryLedger:
                 upstream_digest=digest,
                 started_at=now,
                 prior_lease_until=until,
+                recovery=attempt.recovery,
+                max_recoveries=attempt.max_recoveries,
             )
             return Taken(
                 lease=Lease(row.pk, row.fence),
@@ -132,6 +153,7 @@ class MemoryLedger:
                 number=number,
                 prior_lease_until=None if until is None else tables.moment(until),
                 siblings=memory_steps.any_shared(tables, row, attempt.counters.clear_number),
+                requeued=requeued,
             )
 
     def want(self, execution_pk: int, fence: int, newcomer: UUID) -> bool:
@@ -150,15 +172,19 @@ class MemoryLedger:
             me = tables.by_pk.get(lease.execution_pk)
             person = None if me is None else tables.executions.get(person_undo(me.execution))
             writers = (lease.execution_pk, None if person is None else person.pk)
+            held, sums = memory_steps.recorded([step_record(row) for row in steps.values()], self.most_steps)
             return Recorded(
-                steps=[step_record(row) for row in steps.values()],
+                steps=held,
+                totals=sums,
                 effects=[
                     memory_effects.read(tables, row) for row in tables.effects.values() if row.execution_pk in writers
                 ],
                 numbers={fence: row.number for (pk, fence), row in tables.attempts.items() if pk == lease.execution_pk},
             )
 
-    def beat(self, lease: Lease, *, ttl: float, idle: float, step: str | None) -> Beat:
+    def beat(
+        self, lease: Lease, *, ttl: float, idle: float, step: str | None, step_timeout: float | None = None
+    ) -> Beat:
         """Renew the lease and carry the progress."""
         with self.statement() as tables:
             row = tables.held(lease)
@@ -168,6 +194,7 @@ class MemoryLedger:
             row.expires_at = now + ttl
             row.progress_at = max(row.progress_at, now - idle)
             row.step_name = None if step is None else shown(step)
+            row.step_timeout = step_timeout
             return Beat(held=True, wanted=row.wanted_by is not None)
 
     def let_go(self, lease: Lease) -> None:
@@ -312,20 +339,23 @@ class MemoryLedger:
             return None if row is None else row.heard_at
 
 
-def _succeed_attempt(tables: Tables, row: ExecutionRow, attempt: Attempt) -> tuple[int, float | None]:
-    """Close the attempt that stands, and give the newcomer's number and the end of the lease before it."""
+def _succeed_attempt(tables: Tables, row: ExecutionRow, attempt: Attempt) -> tuple[int, float | None, bool]:
+    """Close the attempt that stands; give the newcomer's number, the end of the lease before it, and whether ours."""
     before = tables.attempts[row.pk, row.fence]
     same = (before.counters.ti_id, before.counters.try_number) == (
         attempt.counters.ti_id,
         attempt.counters.try_number,
     )
     until = tables.lease_end(Lease(row.pk, row.fence))
+    requeued = not same and is_requeue(attempt.counters, tables.requeues.get((row.pk, row.fence)))
     if before.ended_at is None and until is not None:
         now = tables.clock.monotonic()
         before.ended_at, before.ending = min(until, now), "superseded" if until > now else "lapsed"
+        lease = tables.held(Lease(row.pk, row.fence))
+        before.died_in = None if lease is None else lease.step_name
     if not same:
         row.heard_at = None
-    return before.number + (not same), until
+    return before.number + (not same), until, requeued
 
 
 def _end_attempt(tables: Tables, lease: Lease, ending: str) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from airflow_aiflow.durable.attempt import Counters, Owner
+from airflow_aiflow.durable.attempt import Counters, Owner, Recovery
 from airflow_aiflow.durable.effect import Decision, EffectState
 from airflow_aiflow.durable.execution import ExecutionState, Lease
 from airflow_aiflow.durable.identity import MAX_KEY_LENGTH, EffectId, ExecutionId
@@ -44,6 +44,7 @@ class LeaseRow:
     progress_at: float
     step_name: str | None = None
     wanted_by: UUID | None = None
+    step_timeout: float | None = None
 
 
 @dataclass(slots=True)
@@ -59,6 +60,9 @@ class AttemptRow:
     prior_lease_until: float | None
     ended_at: float | None = None
     ending: str | None = None
+    recovery: Recovery = "auto"
+    max_recoveries: int | None = None
+    died_in: str | None = None
 
     def read_owner(self) -> Owner:
         """Take the owner out of its JSON."""
@@ -162,8 +166,8 @@ class Tables:
         self.questions: dict[int, QuestionRow] = {}
         #: By (number of the intent, "resolved" or "released").
         self.words: dict[tuple[int, str], WordRow] = {}
-        #: By (execution, fence): the clear number of an open requeue mark.
-        self.requeues: dict[tuple[int, int], int] = {}
+        #: By (execution, fence): the clear number of an open requeue mark, and what our clears have made of it.
+        self.requeues: dict[tuple[int, int], tuple[int, int]] = {}
 
     def moment(self, monotonic: float) -> datetime:
         """Give a moment of the monotonic clock on the wall clock."""

@@ -7,6 +7,7 @@ already), that is a statement of its own, on a fresh snapshot, after the first h
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Self
 from uuid import UUID
 
@@ -28,15 +29,17 @@ from airflow_aiflow.durable.execution import Beat, ExecutionState, Lease, Standi
 from airflow_aiflow.durable.identity import EffectId, ExecutionId
 from airflow_aiflow.durable.inbox import Question, QuestionWrite
 from airflow_aiflow.durable.ports import Recorded
-from airflow_aiflow.durable.record import Batch, SharedStep, StepRecord, Stored
+from airflow_aiflow.durable.record import Batch, Kept, SharedStep, StepRecord, Stored
 from airflow_aiflow.durable.sign import Sign
 from airflow_aiflow.exceptions import LedgerError, LedgerUnavailableError
 from airflow_aiflow.storage.answers import check_decision, check_end, check_person, check_question, check_sign, not_ours
 from airflow_aiflow.storage.connections import Connections
 from airflow_aiflow.storage.postgres_faults import NoTablesError
+from airflow_aiflow.storage.postgres_limits import PostgresLimits
 from airflow_aiflow.storage.postgres_params import attempt_params, intent_params, lease_params, payload, question_params
 from airflow_aiflow.storage.postgres_record import record
-from airflow_aiflow.storage.rows import STEP_WIDTH, effect_record, shared_step, standing, step_record, utc
+from airflow_aiflow.storage.postgres_spending import PostgresSpending
+from airflow_aiflow.storage.rows import STEP_WIDTH, effect_record, kept, shared_step, standing, step_record, totals, utc
 from airflow_aiflow.storage.rows import question as read_question
 from airflow_aiflow.storage.schema import check_session, check_version
 from airflow_aiflow.storage.statements import statement
@@ -44,6 +47,9 @@ from airflow_aiflow.storage.text import effect_identity, execution_identity, sho
 
 #: Connections of one task process: its main thread, its heartbeat, and two of its map's threads at commit.
 POOL_SIZE = 4
+
+#: Steps that an attempt keeps in memory, about 60 MB of them: what a map made beyond that is read as it is reached.
+MOST_STEPS = 20_000
 
 
 class PostgresLedger:
@@ -54,8 +60,22 @@ class PostgresLedger:
     """
 
     def __init__(self, connections: Connections) -> None:
+        #: Steps that an attempt keeps in memory.
+        self.most_steps = MOST_STEPS
         self._connections = connections
         self._ask = connections.ask
+        self._limits = PostgresLimits(connections)
+        self._spending = PostgresSpending(connections)
+
+    @property
+    def limits(self) -> PostgresLimits:
+        """The limits of model calls, over the same connections."""
+        return self._limits
+
+    @property
+    def spending(self) -> PostgresSpending:
+        """Budgets, wasted calls, waits, over the same connections."""
+        return self._spending
 
     @classmethod
     def connect(cls, dsn: str, *, pool_size: int = POOL_SIZE) -> Self:
@@ -100,10 +120,16 @@ class PostgresLedger:
             rows = self._ask(statement("take_over"), params)
         if not rows:
             return None
-        execution_pk, fence, generation, number, until, siblings, failed_over = rows[0]
-        until = None if until is None else utc(until)
+        execution_pk, fence, generation, number, until, siblings, failed_over, requeued = rows[0]
         return Taken(
-            Lease(execution_pk, fence), generation, sign, number, until, siblings=siblings, failed_over=failed_over
+            Lease(execution_pk, fence),
+            generation,
+            sign,
+            number,
+            None if until is None else utc(until),
+            siblings=siblings,
+            failed_over=failed_over,
+            requeued=requeued,
         )
 
     def want(self, execution_pk: int, fence: int, newcomer: UUID) -> bool:
@@ -112,22 +138,41 @@ class PostgresLedger:
         return bool(self._ask(statement("want"), params))
 
     def recorded(self, lease: Lease, generation: int) -> Recorded:
-        """Read, in one query, everything to replay from."""
+        """Read everything to replay from."""
         params = {"execution_id": lease.execution_pk, "generation": generation}
-        rows = self._ask(statement("recorded"), params)
+        rows = self._ask(statement("recorded"), params | {"most": self.most_steps + 1})
         beside = [row[STEP_WIDTH] for row in rows if row[STEP_WIDTH] is not None]
+        steps, sums = [step_record(row) for row in rows if row[STEP_WIDTH] is None], None
+        if len(steps) > self.most_steps:
+            *others, (*_, sums) = self._ask(statement("recorded_rest"), params)
+            steps = list({step.step_key: step for step in [*steps, *map(step_record, others)]}.values())
         return Recorded(
-            steps=[step_record(row) for row in rows if row[STEP_WIDTH] is None],
+            steps=steps,
             effects=[effect_record(one) for one in beside if "numbers" not in one],
             numbers={int(fence): number for one in beside for fence, number in (one.get("numbers") or {}).items()},
+            totals=None if sums is None else totals(sums),
         )
 
-    def beat(self, lease: Lease, *, ttl: float, idle: float, step: str | None) -> Beat:
+    def kept(self, lease: Lease, generation: int, step_keys: Sequence[bytes]) -> list[Kept]:
+        """Read what is recorded under these keys."""
+        params = {"execution_id": lease.execution_pk, "generation": generation, "step_keys": list(step_keys)}
+        return [kept(row) for row in self._ask(statement("kept"), params)]
+
+    def step(self, lease: Lease, generation: int, step_key: bytes) -> StepRecord | None:
+        """Read one step whole."""
+        params = {"execution_id": lease.execution_pk, "generation": generation, "step_keys": [step_key]}
+        rows = self._ask(statement("steps_by_key"), params)
+        return step_record(rows[0]) if rows else None
+
+    def beat(
+        self, lease: Lease, *, ttl: float, idle: float, step: str | None, step_timeout: float | None = None
+    ) -> Beat:
         """Renew the lease and carry the progress."""
         params = lease_params(lease) | {
             "ttl": ttl,
             "idle": idle,
             "step_name": None if step is None else shown(step),
+            "step_timeout": step_timeout,
         }
         rows = self._ask(statement("beat"), params)
         return Beat(held=True, wanted=rows[0][0]) if rows else Beat(held=False, wanted=False)

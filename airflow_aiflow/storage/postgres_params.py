@@ -51,6 +51,8 @@ def attempt_params(attempt: Attempt, sign: Sign, ttl: float) -> dict[str, object
         "owner": Jsonb(attempt.owner.to_plain()),
         "upstream_digest": attempt.upstream_digest,
         "on_clear": attempt.on_clear,
+        "recovery": attempt.recovery,
+        "max_recoveries": attempt.max_recoveries,
         "ttl": ttl,
     }
 

@@ -7,6 +7,7 @@ The order of a step here is the order of the column lists in ``sql/``; a contrac
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
@@ -15,7 +16,8 @@ from airflow_aiflow.durable.effect import EffectRecord, EffectState
 from airflow_aiflow.durable.execution import ExecutionState, Lease, Standing
 from airflow_aiflow.durable.identity import EffectId, ExecutionId
 from airflow_aiflow.durable.inbox import Answer, IntentRecord, Question
-from airflow_aiflow.durable.record import SharedStep, StepRecord, Stored, Usage
+from airflow_aiflow.durable.ports import Totals
+from airflow_aiflow.durable.record import Kept, SharedStep, StepRecord, Stored, Usage
 from airflow_aiflow.storage.text import shown
 
 Row = tuple[Any, ...]
@@ -96,6 +98,24 @@ def step_record(row: Row) -> StepRecord:
     _put_usage(step, None if row[14] is None else Usage(*row[12:17]))
     _put_prints(step, row[17])
     return step
+
+
+def kept(row: Row) -> Kept:
+    """
+    Turn a row of the statement ``kept`` into the domain's value.
+
+    :param row: its columns are the value's, in order.
+    """
+    return Kept._make(row)
+
+
+def totals(row: dict[str, Any]) -> Totals:
+    """
+    Turn the sums of the statement ``recorded_rest`` into the domain's value.
+
+    :param row: a JSON object; the cost in it is text.
+    """
+    return Totals(row["steps"], row["calls"], row["tokens_in"], row["tokens_out"], Decimal(row["cost"]))
 
 
 def shared_step(row: Row) -> SharedStep:
@@ -220,7 +240,7 @@ def standing(row: Row) -> Standing:
     Turn a row of the statement ``standing`` into the domain's value.
 
     :param row: execution_id, fence, generation, state, the six counters, owner, lease_left, heard, upstream_digest,
-        requeued_at, wish.
+        requeued_at and up to where, wish.
     """
     return Standing(
         execution_pk=row[0],
@@ -232,6 +252,6 @@ def standing(row: Row) -> Standing:
         lease_left=row[11],
         heard=row[12],
         upstream_digest=row[13],
-        requeued_at=row[14],
-        wish=row[15],
+        requeued_at=None if row[14] is None else (row[14], row[15]),
+        wish=row[16],
     )

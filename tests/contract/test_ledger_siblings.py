@@ -178,7 +178,7 @@ def test_a_standing_tells_of_an_open_requeue_mark_on_its_fence(world: World) -> 
     mark(world, taken, clear_number=4)
     standing = world.ledger.standing(attempt.execution)
     assert standing is not None
-    assert standing.requeued_at == 4
+    assert standing.requeued_at == (4, 5)
     take(world.ledger, an_attempt(attempt.execution, 2))
     standing = world.ledger.standing(attempt.execution)
     assert standing is not None
@@ -189,7 +189,7 @@ def mark(world: World, taken: Taken, *, clear_number: int) -> None:
     """Mark a fence for a requeue, as recovery will."""
     lease = taken.lease
     if isinstance(world, MemoryWorld):
-        world.memory._tables.requeues[lease.execution_pk, lease.fence] = clear_number
+        world.memory._tables.requeues[lease.execution_pk, lease.fence] = (clear_number, clear_number + 1)
     else:
         assert isinstance(world, PostgresWorld)
         world.behind.execute(

@@ -12,11 +12,12 @@ le as (
 atm as (
     insert into aiflow.attempt (
         execution_id, fence, number, ti_id, try_number, max_tries, retries, clear_number, run_after, sign, owner,
-        upstream_digest, on_clear, system_identifier, timeline
+        upstream_digest, on_clear, recovery, max_recoveries, system_identifier, timeline
     )
     select
         up.execution_id, up.fence, 1, %(ti_id)s, %(try_number)s, %(max_tries)s, %(retries)s, %(clear_number)s,
-        %(run_after)s, %(sign)s, %(owner)s, %(upstream_digest)s, %(on_clear)s, s.system_identifier, s.timeline
+        %(run_after)s, %(sign)s, %(owner)s, %(upstream_digest)s, %(on_clear)s,
+        %(recovery)s, %(max_recoveries)s, s.system_identifier, s.timeline
     from up, aiflow.server_identity() s
 )
 select
@@ -36,5 +37,6 @@ select
                 and exists (select from aiflow.step s where s.execution_id = a.execution_id and s.fence = a.fence)
         )
     ) as siblings,
-    false as failed_over
+    false as failed_over,
+    false as requeued
 from up

@@ -8,14 +8,14 @@ with prior as materialized (
     for update
 ),
 held as materialized (                         -- locked, so that a beat on its way counts
-    select l.execution_id, l.expires_at from aiflow.lease l, prior p
+    select l.execution_id, l.expires_at, l.step_name from aiflow.lease l, prior p
     where l.execution_id = p.execution_id and l.fence = p.fence
     for update of l
 ),
 was as materialized (
     select
         p.execution_id, p.fence, p.generation, a.number,
-        coalesce(h.expires_at, a.ended_at) as lease_until,
+        coalesce(h.expires_at, a.ended_at) as lease_until, h.step_name,
         a.ti_id = %(ti_id)s and a.try_number = %(try_number)s as same
     from prior p
     join aiflow.attempt a on a.execution_id = p.execution_id and a.fence = p.fence
@@ -31,39 +31,47 @@ up as (
     where e.execution_id = w.execution_id
     returning
         e.execution_id, e.fence, e.generation,
-        w.number + case when w.same then 0 else 1 end as number, w.fence as former, w.lease_until
+        w.number + case when w.same then 0 else 1 end as number, w.fence as former, w.lease_until,
+        w.step_name
 ),
 le as (
     insert into aiflow.lease (execution_id, fence, expires_at, progress_at)
     select execution_id, fence, clock_timestamp() + make_interval(secs => %(ttl)s), clock_timestamp() from up
     on conflict (execution_id) do update set
         fence = excluded.fence, expires_at = excluded.expires_at, progress_at = excluded.progress_at,
-        step_name = null, wanted_by = null
+        step_name = null, step_timeout = null, wanted_by = null
 ),
 ended as (
     update aiflow.attempt a set
         ended_at = least(coalesce(up.lease_until, clock_timestamp()), clock_timestamp()),
         ending = case
             when up.lease_until > clock_timestamp() then 'superseded' else 'lapsed'
-        end::aiflow.attempt_ending
+        end::aiflow.attempt_ending,
+        died_in = up.step_name
     from up
     where a.execution_id = up.execution_id and a.fence = up.former and a.ended_at is null
 ),
 atm as (
     insert into aiflow.attempt (
         execution_id, fence, number, ti_id, try_number, max_tries, retries, clear_number, run_after, sign, owner,
-        upstream_digest, on_clear, prior_lease_until, system_identifier, timeline
+        upstream_digest, on_clear, recovery, max_recoveries, prior_lease_until, system_identifier, timeline
     )
     select
         up.execution_id, up.fence, up.number, %(ti_id)s, %(try_number)s, %(max_tries)s, %(retries)s, %(clear_number)s,
-        %(run_after)s, %(sign)s, %(owner)s, %(upstream_digest)s, %(on_clear)s, up.lease_until, s.system_identifier, s.timeline
+        %(run_after)s, %(sign)s, %(owner)s, %(upstream_digest)s, %(on_clear)s,
+        %(recovery)s, %(max_recoveries)s, up.lease_until, s.system_identifier, s.timeline
     from up, aiflow.server_identity() s
 ),
 mark as (
     update aiflow.requeue r set
-        state = case when r.clear_number + 1 = %(clear_number)s then 'consumed' else 'void' end::aiflow.requeue_state
-    from up
+        state = case
+            when not w.same and %(clear_number)s > r.clear_number
+                and %(clear_number)s <= coalesce(r.clear_until, r.clear_number + 1)
+            then 'consumed' else 'void'
+        end::aiflow.requeue_state
+    from up, was w
     where r.execution_id = up.execution_id and r.state in ('marked', 'cleared')
+    returning r.state
 )
 select
     up.execution_id, up.fence, up.generation, up.number, up.lease_until,
@@ -87,5 +95,6 @@ select
         where a.execution_id = up.execution_id and a.fence <= up.former
             and (a.system_identifier <> s.system_identifier or a.timeline <> s.timeline)
             and (a.ended_at is null or a.ending in ('lapsed', 'superseded'))
-    ) as failed_over
+    ) as failed_over,
+    exists (select from mark m where m.state = 'consumed') as requeued
 from up

@@ -48,13 +48,16 @@ def test_options_go_to_the_task_and_the_rest_to_airflow(dag: DAG) -> None:
         step_timeout=dt.timedelta(minutes=1),
         lease=60,
         share_mapped=False,
+        recovery="careful",
         max_recoveries=2,
     )
     def review(flow: Any) -> None: ...
 
     made = operator(review())  # type: ignore[call-arg]
     assert made.retries == 3
-    assert made.durable_options == TaskOptions("fresh", 60.0, LeaseRules(60.0, 20.0), False)
+    assert made.durable_options == TaskOptions(
+        "fresh", 60.0, LeaseRules(60.0, 20.0), False, recovery="careful", max_recoveries=2
+    )
 
 
 @pytest.mark.parametrize(
@@ -66,7 +69,7 @@ def test_options_go_to_the_task_and_the_rest_to_airflow(dag: DAG) -> None:
         ({"lease": -1}, "lease must be"),
         ({"share_mapped": "no"}, "share_mapped must be True or False, got 'no'"),
         ({"max_recoveries": -1}, "max_recoveries must be a whole number from 0, got -1"),
-        ({"recovery": "never"}, "recovery must be 'auto'"),
+        ({"recovery": "never"}, "recovery must be 'auto', 'rerun', 'resume', 'careful' or 'off'"),
         ({"compensate_on_failure": "yes"}, "compensate_on_failure must be True or False, got .yes."),
         ({"budget": "25 USD"}, "budget= of a durable task is not built yet"),
         ({"labels": {"team": "legal"}}, "labels= of a durable task is not built yet"),

@@ -125,10 +125,21 @@ def test_what_a_clear_did_is_explained_and_a_retry_needs_no_words() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seen", "now", "ours"), [(None, 2, False), (1, 2, True), (2, 2, False), (0, 2, False), (3, 2, False)]
+    ("mark", "now", "ours"),
+    [
+        (None, 2, False),
+        ((1, 2), 2, True),
+        ((2, 3), 2, False),  # no clear came after the mark
+        ((0, 1), 2, False),  # one more than ours: a person's
+        ((3, 4), 2, False),
+        ((1, 4), 3, True),  # our later clears of other tasks of the run
+        ((1, 4), 5, False),
+    ],
 )
-def test_a_requeue_is_ours_where_exactly_one_clear_followed_the_mark(seen: int | None, now: int, ours: bool) -> None:
-    assert is_requeue(replace(STORED, clear_number=now), seen) is ours
+def test_a_requeue_is_ours_where_no_clear_but_ours_followed_the_mark(
+    mark: tuple[int, int] | None, now: int, ours: bool
+) -> None:
+    assert is_requeue(replace(STORED, clear_number=now), mark) is ours
 
 
 def above(*ran: tuple[str, int, float | None]) -> bytes:
