@@ -35,7 +35,7 @@ from airflow_aiflow.runtime.one_at_a_time import OneAtATime
 from airflow_aiflow.runtime.patience import Patience
 from airflow_aiflow.runtime.payloads import Payloads
 from airflow_aiflow.runtime.recorder import Recorder
-from airflow_aiflow.runtime.replay import Replay, Spent
+from airflow_aiflow.runtime.replay import Replay, Spent, spent_before
 from airflow_aiflow.runtime.session import Services, Session
 from airflow_aiflow.runtime.shutdown import Shutdown
 from airflow_aiflow.runtime.spool import Spool
@@ -201,9 +201,7 @@ class _Run:
             self._alarms, self._interrupts, on_overrun=lambda why: services.host.end_process(why, superseded=False)
         )
         deadlines.install()
-        before = Spent()
-        for record in recorded.steps:
-            before.add(record.usage)
+        before = spent_before(recorded)
         journal = Journal(services.host, recorded, self._meter)
         journal.opened(taken, before)
         recorder = Recorder(
@@ -215,12 +213,12 @@ class _Run:
             cipher=cipher,
             meter=self._meter,
         )
-        recorder.note("attempt", {"number": taken.number, "sign": taken.sign.value, "recorded": len(recorded.steps)})
+        recorder.note("attempt", {"number": taken.number, "sign": taken.sign.value, "recorded": recorded.count})
         session = Session(
             services=services,
             attempt=attempt,
             taken=taken,
-            replay=Replay(recorded),
+            replay=Replay(recorded, None if recorded.totals is None else recorder.find),
             recorder=recorder,
             payloads=Payloads(services.store, settings.inline_limit, services.host, cipher),
             journal=journal,

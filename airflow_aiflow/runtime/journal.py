@@ -56,7 +56,7 @@ class Journal:
 
     def __init__(self, host: Host, recorded: Recorded, meter: Meter) -> None:
         self._host = host
-        self._expected = len(recorded.steps)
+        self._expected = recorded.count
         self._numbers = recorded.numbers
         self._changes = Changes(recorded.steps)
         self._meter = meter

@@ -9,7 +9,7 @@ or outcome that does not reach the ledger, for whatever reason, goes to the spoo
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
@@ -20,7 +20,7 @@ from airflow_aiflow.durable.identity import EffectId
 from airflow_aiflow.durable.inbox import Question, QuestionWrite
 from airflow_aiflow.durable.payload import encode
 from airflow_aiflow.durable.ports import Ledger
-from airflow_aiflow.durable.record import Batch, EventRecord, SharedStep, StepRecord, Stored
+from airflow_aiflow.durable.record import Batch, EventRecord, Kept, SharedStep, StepRecord, Stored
 from airflow_aiflow.exceptions import LedgerError, LedgerUnavailableError
 from airflow_aiflow.runtime.meter import Meter
 from airflow_aiflow.runtime.patience import Patience
@@ -207,6 +207,22 @@ class Recorder:
         :param effect: its identity.
         """
         return self._patience.over(lambda: self._ledger.effect(effect))
+
+    def find(self, step_key: bytes) -> StepRecord | None:
+        """
+        Read a step that is not in memory.
+
+        :param step_key: the step's key.
+        """
+        return self._patience.over(lambda: self._ledger.step(self._lease, self._generation, step_key))
+
+    def kept(self, step_keys: Sequence[bytes]) -> list[Kept]:
+        """
+        Read what is recorded under many keys.
+
+        :param step_keys: the steps' keys.
+        """
+        return self._patience.over(lambda: self._ledger.kept(self._lease, self._generation, step_keys))
 
     def shared_step(self, step_key: bytes) -> SharedStep | None:
         """

@@ -187,3 +187,18 @@ class Spent:
         self.tokens_in += usage.tokens_in
         self.tokens_out += usage.tokens_out
         self.cost += usage.cost or Decimal(0)
+
+
+def spent_before(recorded: Recorded) -> Spent:
+    """
+    Sum up the model calls that earlier attempts of the generation recorded.
+
+    :param recorded: what an attempt starts from.
+    """
+    sums = recorded.totals
+    if sums is not None:
+        return Spent(sums.calls, sums.tokens_in, sums.tokens_out, sums.cost)
+    spent = Spent()
+    for record in recorded.steps:
+        spent.add(record.usage)
+    return spent

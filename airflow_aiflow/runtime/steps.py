@@ -156,7 +156,7 @@ def prepare(session: Session, call: StepCall) -> tuple[bool, Any]:
     """
     unit = current_unit()
     slot = session.replay.take(unit.path, call.name, call.fingerprint)
-    found = session.replay.steps.get(slot.key)
+    found = session.replay.find(slot.key)
     try:
         if found is not None:
             value = replayed(session, call, found)

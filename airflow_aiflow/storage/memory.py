@@ -182,6 +182,18 @@ class MemoryLedger:
                 numbers={fence: row.number for (pk, fence), row in tables.attempts.items() if pk == lease.execution_pk},
             )
 
+    def kept(self, lease: Lease, generation: int, step_keys: Sequence[bytes]) -> list[Kept]:
+        """Read what is recorded under these keys."""
+        with self.statement() as tables:
+            steps = tables.steps.get((lease.execution_pk, generation), {})
+            return [memory_steps.kept(step_record(steps[key])) for key in dict.fromkeys(step_keys) if key in steps]
+
+    def step(self, lease: Lease, generation: int, step_key: bytes) -> StepRecord | None:
+        """Read one step whole."""
+        with self.statement() as tables:
+            row = tables.steps.get((lease.execution_pk, generation), {}).get(step_key)
+            return None if row is None else step_record(row)
+
     def beat(
         self, lease: Lease, *, ttl: float, idle: float, step: str | None, step_timeout: float | None = None
     ) -> Beat:

@@ -4,11 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import astuple
+from decimal import Decimal
 
 from airflow_aiflow.durable.execution import Lease
-from airflow_aiflow.durable.record import SharedStep, StepRecord
+from airflow_aiflow.durable.ports import Totals
+from airflow_aiflow.durable.record import Kept, SharedStep, StepRecord
 from airflow_aiflow.storage.memory_tables import ExecutionRow, Tables
 from airflow_aiflow.storage.rows import step_record
+
+
+def recorded(steps: list[StepRecord], most: int) -> tuple[list[StepRecord], Totals | None]:
+    """Leave out of many steps some that maps made, and sum all up."""
+    if len(steps) <= most:
+        return steps, None
+    held = [step for place, step in enumerate(steps) if place < most or step.kind not in ("item", "llm")]
+    usages = [step.usage for step in steps if step.usage is not None]
+    sums = Totals(
+        steps=len(steps),
+        calls=len(usages),
+        tokens_in=sum(usage.tokens_in for usage in usages),
+        tokens_out=sum(usage.tokens_out for usage in usages),
+        cost=sum((usage.cost or Decimal(0) for usage in usages), Decimal(0)),
+    )
+    return held, sums
+
+
+def kept(step: StepRecord) -> Kept:
+    """Give of a step what its replay needs."""
+    usage = step.usage
+    tokens = (None, None, None) if usage is None else (usage.tokens_in, usage.tokens_out, usage.cost)
+    return Kept(step.step_key, step.result.inline, step.result.sha256, step.seal, step.ended_at, step.fence, *tokens)
 
 
 def shared(tables: Tables, lease: Lease, step_key: bytes) -> SharedStep | None:

@@ -234,3 +234,42 @@ def test_many_steps_come_back_whole(ledger: Ledger) -> None:
         ledger.record(taken.lease, 1, Batch(steps[start_at : start_at + 500]))
     back = {step.step_key: step for step in ledger.recorded(taken.lease, 1).steps}
     assert back == {step.step_key: step for step in steps}
+
+
+def test_steps_are_read_by_their_keys_and_only_those_of_the_generation(ledger: Ledger) -> None:
+    taken, other = start(ledger), start(ledger)
+    large = Stored(sha256=b"\x01" * 32)
+    steps = [a_step("a", kind="item"), a_step("b", kind="llm", usage=a_usage()), a_step("c", kind="item", result=large)]
+    ledger.record(taken.lease, 1, Batch(tuple(steps)))
+    keys = [step.step_key for step in steps]
+    found = {kept.step_key: kept for kept in ledger.kept(taken.lease, 1, [*keys[1:], b"\xee" * 32, keys[1]])}
+    assert set(found) == set(keys[1:])
+    usage, kept = a_usage(), found[keys[1]]
+    assert (kept.inline, kept.sha256, kept.seal) == (steps[1].result.inline, None, steps[1].seal)
+    assert (kept.ended_at, kept.fence) == (steps[1].ended_at, steps[1].fence)
+    assert (kept.tokens_in, kept.tokens_out, kept.cost) == (usage.tokens_in, usage.tokens_out, usage.cost)
+    assert (found[keys[2]].inline, found[keys[2]].sha256, found[keys[2]].tokens_in) == (None, large.sha256, None)
+    assert ledger.kept(taken.lease, 2, keys) == []
+    assert ledger.kept(other.lease, 1, keys) == []
+    assert ledger.step(taken.lease, 1, keys[1]) in ledger.recorded(taken.lease, 1).steps
+    assert ledger.step(taken.lease, 2, keys[1]) is None
+
+
+def test_of_many_steps_only_what_maps_made_is_left_out_and_the_sums_are_over_all(ledger: Any) -> None:
+    taken = start(ledger)
+    items = [a_step(f"item {n}", kind="item") for n in range(20)]
+    calls = [a_step(f"call {n}", kind="llm", usage=a_usage(tokens_in=n, cost=Decimal("0.01"))) for n in range(20)]
+    others = [a_step(f"other {n}", kind="step") for n in range(20)]
+    unpriced = a_step("no price", kind="llm", usage=a_usage(tokens_in=1, cost=None))
+    ledger.record(taken.lease, 1, Batch((*items, *calls, *others, unpriced)))
+    whole = ledger.recorded(taken.lease, 1)
+    assert (len(whole.steps), whole.totals, whole.count) == (61, None, 61)
+    ledger.most_steps = 10
+    part = ledger.recorded(taken.lease, 1)
+    assert {step.name for step in others} <= {step.name for step in part.steps}
+    assert len(part.steps) <= 10 + 1 + 20
+    assert len({step.step_key for step in part.steps}) == len(part.steps)
+    assert part.totals is not None
+    assert (part.count, part.totals.calls, part.totals.tokens_in) == (61, 21, sum(range(20)) + 1)
+    assert part.totals.cost == Decimal("0.20")
+    assert part.numbers == whole.numbers

@@ -1,11 +1,14 @@
 -- Everything that an attempt replays from, in one query: the steps of its generation, the effects whose current intent
 -- its execution wrote, or the execution by which persons take them back, and which attempt held which fence. A row is one
 -- of these; all but a step are a JSON object, so that ten thousand steps do not carry their columns.
-select
-    step_key, kind, name, unit, fingerprint, occurrence, fence, result, result_sha256, seal, ended_at, duration_ms,
-    model, response_id, tokens_in, tokens_out, cost, prints, null::jsonb
-from aiflow.step
-where execution_id = %(execution_id)s and generation = %(generation)s
+(
+    select
+        step_key, kind, name, unit, fingerprint, occurrence, fence, result, result_sha256, seal, ended_at, duration_ms,
+        model, response_id, tokens_in, tokens_out, cost, prints, null::jsonb
+    from aiflow.step
+    where execution_id = %(execution_id)s and generation = %(generation)s
+    limit %(most)s                             -- a map of a million items is read in chunks, as it reaches them
+)
 union all
 select
     null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, to_jsonb(e)
