@@ -117,6 +117,13 @@ def once(flow: Flow) -> str:
     return unit(flow)
 
 
+def defers(flow: Flow) -> str:
+    """Have an operator do it that leaves its process in mid-call."""
+    from tests.crash.once_kind import leaving_unit
+
+    return leaving_unit(flow)
+
+
 #: kind -> what its body does outside.
 UNITS: dict[str, Callable[[Flow], str]] = {
     "step": effect(on_in_doubt="hold"),
@@ -128,6 +135,7 @@ UNITS: dict[str, Callable[[Flow], str]] = {
     "transaction": transaction,
     "job": job,
     "once": once,
+    "defers": defers,
 }
 
 #: kind -> the name of the unit that is hit; the others are hit in what they do outside.

@@ -82,7 +82,7 @@ def run_cells(cells: Sequence[Cell], folder: Path) -> list[Measured]:
     :param cells: which.
     :param folder: for everything that they leave.
     """
-    if any(cell.kind == "once" for cell in cells):
+    if any(cell.kind in ("once", "defers") for cell in cells):
         from tests.crash import once_kind  # noqa: F401  # imported before the forks, which have it then
 
     with PostgresServer(folder / "pg") as server, ObjectStoreServer(folder / "s3") as objects:
