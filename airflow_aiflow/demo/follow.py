@@ -75,3 +75,13 @@ class Follower:
             return None
         state, fence, attempt, owner, *facts = row
         return Progress(state, fence, attempt, Owner.from_plain(owner), *facts)
+
+    def found_ago(self, fence: int) -> float | None:
+        """
+        Say how long ago recovery found that an attempt had been lost.
+
+        :param fence: of the attempt.
+        :return: seconds; ``None``: it did not.
+        """
+        row = self._connection.execute(statement("found_ago"), {**self._run, "fence": fence}).fetchone()
+        return None if row is None else float(row[0])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import shutil
 import signal
 from collections.abc import Iterator
@@ -50,11 +51,12 @@ def claimed(home: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def prepare_home(home: Path) -> Path:
+def prepare_home(home: Path, *, retries: int | None = None) -> Path:
     """
     Empty or make the folder, and put the DAG into it.
 
     :param home: the folder.
+    :param retries: of the task in this copy of the DAG; ``None``: as they stand there.
     :return: the folder of DAG files.
     :raises StackError: a demo is running there, the folder is somebody else's, or it can't be made.
     """
@@ -70,10 +72,18 @@ def prepare_home(home: Path) -> Path:
         (home / MARK).write_text("`aiflow demo` empties this folder at its start.\n")
         dags = home / "dags"
         dags.mkdir()
-        shutil.copyfile(dag_file(), dags / DAG_FILE)
+        text = dag_file().read_text(encoding="utf-8")
+        (dags / DAG_FILE).write_text(text if retries is None else _with_retries(text, retries), encoding="utf-8")
     except OSError as error:
         raise _unusable(home, error) from error
     return dags
+
+
+def _with_retries(text: str, retries: int) -> str:
+    changed, count = re.subn(r"\bretries=\d+", f"retries={retries}", text)
+    if count != 1:
+        raise StackError(f"{DAG_FILE} must say once how many retries there are, and does so {count} times")
+    return changed
 
 
 def _empty(home: Path) -> None:

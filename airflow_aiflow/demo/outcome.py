@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from airflow_aiflow.demo.kill import Victim
+
 #: Model calls in flight at once: the default of ``flow.llm_map``. So many answers a kill can lose at most.
 MAX_WORKERS = 8
 
@@ -25,6 +27,7 @@ class Kill:
     :param calls: all model calls that were recorded.
     :param processes: how many processes were killed.
     :param lost: seconds until the next attempt had recorded something new.
+    :param found: seconds until recovery had found it; ``None``: it was Airflow's to find, or nobody did.
     """
 
     at: float
@@ -32,6 +35,7 @@ class Kill:
     calls: int
     processes: int
     lost: float
+    found: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,7 @@ class Outcome:
     :param seconds: from the trigger to the end of the run.
     :param first_page: seconds from the command's start to the first recorded page, the start of the stack included.
     :param cost: US dollars, where prices are known.
+    :param victim: what was killed: the task's process, or its worker.
     """
 
     state: str
@@ -68,6 +73,7 @@ class Outcome:
     table: str | None
     ui: str
     run_id: str
+    victim: Victim = "task"
 
     @property
     def calls_needed(self) -> int:
@@ -102,6 +108,8 @@ class Outcome:
             yield f"{self.emails} e-mails were sent instead of 1"
         if self.records != 1:
             yield f"{self.records} records were created instead of 1"
+        if self.victim == "worker" and any(kill.found is None for kill in self.kills):
+            yield "recovery did not find every kill"
 
     def as_json(self) -> dict[str, Any]:
         """Give it as one flat JSON object; the kills by themselves are in ``killed``."""
@@ -110,12 +118,16 @@ class Outcome:
         return {
             **facts,
             "kills": len(killed),
-            "killed": [{**kill, "lost": round(kill["lost"], 2)} for kill in killed],
+            "killed": [{**kill, "lost": round(kill["lost"], 2), "found": _rounded(kill["found"])} for kill in killed],
             "calls_needed": self.calls_needed,
             "calls_plain": self.calls_plain,
             "calls_saved": self.calls_saved,
             "seconds": round(self.seconds, 2),
             "seconds_lost": round(self.seconds_lost, 2),
-            "first_page": None if self.first_page is None else round(self.first_page, 2),
+            "first_page": _rounded(self.first_page),
             "broken": list(self.broken()),
         }
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 2)

@@ -14,6 +14,7 @@ from typing import Any, Self
 from airflow_aiflow.demo.documents import Reading, read_documents
 from airflow_aiflow.demo.follow import DAG, Follower
 from airflow_aiflow.demo.home import claimed, prepare_home
+from airflow_aiflow.demo.kill import Victim
 from airflow_aiflow.demo.outcome import Outcome
 from airflow_aiflow.demo.pages import split_into_pages
 from airflow_aiflow.demo.screen import Screen
@@ -42,6 +43,7 @@ class DemoOptions:
     :param folder: documents; ``None``: the licence texts of the installed distributions.
     :param limit: at most so many documents.
     :param kill_at: percentages of the pages.
+    :param victim: what is killed: the task's process, and Airflow retries it; or its worker, with no retry at all.
     :param llm_conn_id: connection of a real model, from the environment; ``None``: the stand-in.
     :param began: when the command started, by ``time.monotonic``.
     """
@@ -52,6 +54,7 @@ class DemoOptions:
     kill_at: tuple[float, ...]
     llm_conn_id: str | None
     began: float
+    victim: Victim = "task"
 
 
 class Demo:
@@ -85,7 +88,8 @@ class Demo:
 
     def _start(self) -> Self:
         """Make the folder and start the stack in it."""
-        dags = prepare_home(self._options.home)
+        recovers = self._options.victim == "worker"
+        dags = prepare_home(self._options.home, retries=0 if recovers else None)
         documents, skipped = len(self._reading.documents), len(self._reading.skipped)
         found = f"{_counted(documents, 'document')}, {_counted(self._pages, 'page')}, {skipped} skipped"
         self._screen.say(f"{found}: {self._reading.source}")
@@ -134,6 +138,7 @@ class Demo:
                 points=self._options.kill_at,
                 screen=screen,
                 mend=stack.mend,
+                victim=self._options.victim,
             ).until_end()
         return self._count(watched, run_id, time.monotonic() - triggered)
 
@@ -167,6 +172,7 @@ class Demo:
             table=reports.get("table"),
             ui=f"{stack.airflow.url}/dags/{DAG}/runs/{run_id}",
             run_id=run_id,
+            victim=self._options.victim,
         )
 
     def _fetch_reports(self, result: bytes) -> dict[str, str]:

@@ -12,6 +12,8 @@ from rich.table import Table
 from airflow_aiflow.demo.outcome import MAX_WORKERS, Outcome
 
 MADE = "model calls made (counted at the model server)"
+#: What Airflow 3.3 takes by its defaults until it misses a worker: its time-out, and a look every ten seconds.
+ALONE = "about 310, then it fails"
 #: Percent of the calls between two lines where there is no terminal.
 LINE_EVERY = 10
 #: Columns of a stream that is no terminal: paths and addresses stay on one line.
@@ -97,6 +99,8 @@ class Screen:
             self.say(f"report    {outcome.report}")
             self.say(f"table     {outcome.table}")
         self.say(f"Airflow   {outcome.ui if kept else 'ends now; with --keep it stays, with the run in its UI'}")
+        if outcome.victim == "worker":
+            self.say("The run's retries are 0: Airflow alone ends it as failed. Recovery burns none to bring it back.")
         for line in outcome.broken():
             self.say(f"NOT AS PROMISED: {line}")
 
@@ -124,6 +128,7 @@ def result_table(outcome: Outcome) -> Table:
         (made, f"{outcome.calls_made}", f"{outcome.calls_plain}"),
         ("model calls saved", f"{outcome.calls_saved}", ""),
         ("seconds lost (from a kill to the next answer)", f"{outcome.seconds_lost:.1f}", ""),
+        *_found_rows(outcome),
         ("seconds in all", f"{outcome.seconds:.1f}", ""),
         ("seconds from the command to the first page", first, ""),
         ("e-mails sent (counted at the mail server)", f"{outcome.emails}", ""),
@@ -134,3 +139,11 @@ def result_table(outcome: Outcome) -> Table:
     for row in rows:
         table.add_row(*row)
     return table
+
+
+def _found_rows(outcome: Outcome) -> list[tuple[str, str, str]]:
+    """Tell how soon recovery found what Airflow was not told."""
+    if outcome.victim != "worker":
+        return []
+    found = ", ".join("never" if kill.found is None else f"{kill.found:.1f}" for kill in outcome.kills)
+    return [("seconds from a kill until recovery had found it", found or "-", ALONE)]

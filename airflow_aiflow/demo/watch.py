@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from airflow_aiflow.demo.follow import DAG, TASK, Follower, Progress
-from airflow_aiflow.demo.kill import kill_tree, pages_at
+from airflow_aiflow.demo.kill import Victim, kill_tree, kill_worker, pages_at
 from airflow_aiflow.demo.outcome import Kill
 from airflow_aiflow.demo.screen import Screen
 from airflow_aiflow.exceptions import StackError
@@ -56,6 +56,7 @@ class Watch:
     :param documents: how many verdicts the run ends with.
     :param pages: how many pages there are.
     :param points: percentages of the pages at which to kill.
+    :param victim: what is killed.
     """
 
     follower: Follower
@@ -66,6 +67,7 @@ class Watch:
     points: Sequence[float]
     screen: Screen
     mend: Callable[[], object]
+    victim: Victim = "task"
     _kills: list[Kill] = field(default_factory=list)
     _open: _Open | None = None
     _first_page: float | None = None
@@ -81,7 +83,8 @@ class Watch:
         thresholds = pages_at(self.points, self.pages)
         asked = self._moved = time.monotonic()
         state = ""
-        while state not in END_STATES:
+        # A killed worker's task is set failed before it is cleared: for a moment the run may count as failed, too.
+        while state not in END_STATES or (state == "failed" and self.victim == "worker" and self._open is not None):
             now = time.monotonic()
             seen = self.follower.look()
             if seen is not None:
@@ -94,7 +97,8 @@ class Watch:
             if now - self._moved > STALLED:
                 raise StackError(f"the run {self.run_id} has not moved for {STALLED:.0f} s; {self._log_end()}")
             time.sleep(POLL)
-        self._close(time.monotonic())
+        if self._open is not None:
+            self._close(time.monotonic())
         if state == "failed":
             self.screen.say(f"The run failed; {self._log_end()}")
         return Watched(state, tuple(self._kills), self._first_page, self.follower.look() or self._last)
@@ -106,13 +110,14 @@ class Watch:
         if self._first_page is None and seen.pages:
             self._first_page = now
         if self._open is not None and seen.fence > self._open.before.fence and seen.fresh:
-            lost = self._close(now)
-            self.screen.say(f"  attempt {seen.attempt} goes on, {lost:.1f} s after the kill")
+            kill = self._close(now)
+            found = "" if kill.found is None else f"recovery found it {kill.found:.1f} s after the kill; "
+            self.screen.say(f"  {found}attempt {seen.attempt} goes on, {kill.lost:.1f} s after the kill")
         self.screen.show(seen.pages + seen.assessed, self._doing(seen))
 
     def _doing(self, seen: Progress) -> str:
         if self._open is not None:
-            return "killed, Airflow retries"
+            return "killed, Airflow retries" if self.victim == "task" else "killed, to be found"
         return "summarising pages" if seen.pages < self.pages else "assessing documents"
 
     def _maybe_kill(self, seen: Progress, thresholds: Sequence[int]) -> None:
@@ -127,22 +132,25 @@ class Watch:
             return
         if seen.pages < thresholds[number] or seen.assessed >= self.documents:
             return
-        processes = kill_tree(seen.owner)
+        processes = (kill_tree if self.victim == "task" else kill_worker)(seen.owner)
         if processes:
             self._open = _Open(self.points[number], time.monotonic(), processes, seen)
-            below = f" and {processes - 1} below it" if processes > 1 else ""
-            hit = f"  killed the task's process {seen.owner.pid}{below} by SIGKILL"
+            others = processes - 1 if self.victim == "task" else processes - 2
+            below = f" and {others} below it" if others > 0 else ""
+            above = "" if self.victim == "task" else "its supervisor and "
+            hit = f"  killed {above}the task's process {seen.owner.pid}{below} by SIGKILL"
             self.screen.say(f"{hit}, {seen.pages} of {self.pages} pages recorded")
 
-    def _close(self, now: float) -> float:
-        """Note how long the last kill held the run up."""
+    def _close(self, now: float) -> Kill:
+        """Note how long the open kill held the run up, and when it was found."""
         kill, self._open = self._open, None
-        if kill is None:
-            return 0.0
+        assert kill is not None
         lost, before = now - kill.when, kill.before
+        ago = self.follower.found_ago(before.fence) if self.victim == "worker" else None
+        found = None if ago is None else max(0.0, time.monotonic() - kill.when - ago)
         calls = before.pages + before.assessed
-        self._kills.append(Kill(kill.at, before.pages, calls, kill.processes, lost))
-        return lost
+        self._kills.append(Kill(kill.at, before.pages, calls, kill.processes, lost, found))
+        return self._kills[-1]
 
     def _log_end(self) -> str:
         attempt = max(1, int(self.client.task_instance(DAG, self.run_id, TASK)["try_number"]))

@@ -1,4 +1,8 @@
-"""`aiflow demo`: kill a document review half way in a real Airflow, watch it resume, and count what it paid twice."""
+"""
+`aiflow demo`: kill a document review half way in a real Airflow, watch it resume, and count what it paid twice.
+
+With `--kill worker` there is nobody left to tell Airflow, and no retry: the recovery DAG has to bring the run home.
+"""
 
 from __future__ import annotations
 
@@ -42,6 +46,12 @@ def add_parser(subparsers: Any) -> None:
         "--kill-at", default=KILL_AT, metavar="PERCENT", help="when to kill, in percent of the pages: 60 or 5,30,60,90"
     )
     parser.add_argument(
+        "--kill",
+        choices=("task", "worker"),
+        default="task",
+        help="the task's process, and Airflow retries it; or its worker, and recovery finds a run without retries",
+    )
+    parser.add_argument(
         "--llm-conn-id", metavar="ID", help="ask a real model: its connection, as AIRFLOW_CONN_<ID> in the environment"
     )
     parser.add_argument("--keep", action="store_true", help="keep the stack running afterwards, until Ctrl-C")
@@ -74,8 +84,8 @@ def run(options: argparse.Namespace) -> int:
 
     # With --json, standard output holds one line alone.
     screen = Screen(sys.stderr if options.json else sys.stdout)
-    points = read_kill_points(options.kill_at)
-    wanted = DemoOptions(options.home, options.input, options.limit, points, options.llm_conn_id, began)
+    points = read_kill_points(options.kill_at, options.kill)
+    wanted = DemoOptions(options.home, options.input, options.limit, points, options.llm_conn_id, began, options.kill)
     demo = Demo(wanted, screen)
     with _stoppable(), demo:
         try:

@@ -12,7 +12,7 @@ import pytest
 
 from airflow_aiflow.cli.__main__ import main
 from airflow_aiflow.demo.home import MARK, claimed, dag_file, prepare_home
-from airflow_aiflow.demo.kill import kill_tree
+from airflow_aiflow.demo.kill import kill_tree, kill_worker
 from airflow_aiflow.demo.run import model_environment
 from airflow_aiflow.durable.attempt import Owner
 from airflow_aiflow.exceptions import AiflowConfigError, StackError
@@ -66,6 +66,26 @@ def test_a_task_that_is_gone_is_no_kill() -> None:
     owner = owner_of(process.pid)
     process.wait(10)
     assert kill_tree(owner) == 0
+
+
+def test_a_worker_is_killed_with_its_task_and_what_is_below(tmp_path: Path) -> None:
+    """The task is the child of the one who watches it, and has a child itself."""
+    watcher = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {TREE!r}]).wait()"
+    process = subprocess.Popen([sys.executable, "-c", watcher], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    child = psutil.Process(int(process.stdout.readline()))
+    task = child.parent()
+    assert task is not None
+    assert task.ppid() == process.pid
+    assert kill_worker(owner_of(task.pid)) == 3
+    assert process.wait(10) == -9
+    assert psutil.wait_procs([task, child], timeout=10)[1] == []
+
+
+def test_the_copy_of_the_dag_may_have_no_retries(tmp_path: Path) -> None:
+    [copy] = prepare_home(tmp_path, retries=0).iterdir()
+    assert "@task.durable(retries=0, " in copy.read_text()
+    assert copy.read_text().replace("retries=0", "retries=10") == dag_file().read_text()
 
 
 def test_a_home_is_made_with_the_dag_in_it(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_aiflow.demo.kill import MOST_KILLS, pages_at, read_kill_points
+from airflow_aiflow.demo.kill import MOST_KILLS, MOST_WORKERS, pages_at, read_kill_points
 from airflow_aiflow.exceptions import AiflowConfigError
 
 
@@ -31,6 +31,13 @@ def test_points_are_read(text: str, points: tuple[float, ...]) -> None:
 def test_a_wrong_point_is_named(text: str, message: str) -> None:
     with pytest.raises(AiflowConfigError, match=message):
         read_kill_points(text)
+
+
+def test_a_worker_is_killed_no_more_often_than_recovery_brings_its_run_back() -> None:
+    points = ",".join(map(str, range(MOST_WORKERS + 1)))
+    assert len(read_kill_points(points)) == MOST_WORKERS + 1
+    with pytest.raises(AiflowConfigError, match=f"recovery brings a run back {MOST_WORKERS} times"):
+        read_kill_points(points, "worker")
 
 
 def test_a_point_is_a_number_of_pages_with_one_left_to_do() -> None:

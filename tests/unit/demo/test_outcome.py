@@ -59,7 +59,7 @@ def test_the_json_has_the_words_of_the_documentation() -> None:
     } == {"state": "succeeded", "pages": 600, "kills": 2, "calls_needed": 850, "calls_made": 858, "emails": 1,
           "records": 1}  # fmt: skip
     assert (facts["seconds"], facts["first_page"], facts["seconds_lost"]) == (61.23, 14.32, 7.75)
-    assert facts["killed"][0] == {"at": 5, "pages": 30, "calls": 30, "processes": 1, "lost": 3.5}
+    assert facts["killed"][0] == {"at": 5, "pages": 30, "calls": 30, "processes": 1, "lost": 3.5, "found": None}
     assert facts["broken"] == []
 
 
@@ -74,6 +74,26 @@ def test_the_table_is_readable_without_a_terminal() -> None:
     assert "report    r.html" in lines
     assert "the answers it had at each kill, 392 in all" in shown.getvalue()
     assert "with --keep it stays" in lines[-1]
+
+
+LOST = replace(
+    GOOD, victim="worker", kills=tuple(replace(kill, found=2.345) for kill in KILLS), kills_wanted=2, attempts=3
+)  # fmt: skip
+
+
+def test_a_killed_worker_is_told_with_when_it_was_found() -> None:
+    assert list(LOST.broken()) == []
+    assert LOST.as_json()["killed"][0]["found"] == 2.35
+    shown = io.StringIO()
+    Screen(shown).result(LOST)
+    [found] = [line for line in shown.getvalue().splitlines() if "until recovery had found it" in line]
+    assert "2.3, 2.3" in found
+    assert "about 310" in found
+    assert "retries are 0" in shown.getvalue()
+
+
+def test_a_killed_worker_that_nobody_found_is_a_broken_promise() -> None:
+    assert list(replace(LOST, kills=KILLS).broken()) == ["recovery did not find every kill"]
 
 
 class Terminal(io.StringIO):
