@@ -11,3 +11,4 @@ down_revision = "0003"
 def upgrade() -> None:
     """Add columns, indexes and a table."""
     run_file("versions/0004_recovery.sql")
+    run_file("versions/0004_tally.sql")
