@@ -5,7 +5,7 @@
 #   make chaos N=500 SEED=7                   so many executions, the chances of that seed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench check verify crash-report chaos peer-report format docs clean
+.PHONY: help demo test bench check verify crash-report chaos peer-report recovery-report format docs clean
 MAKEFLAGS += --no-builtin-rules --no-print-directory
 
 VENV := .venv
@@ -36,7 +36,7 @@ exit 1
 endef
 
 help: ## show these lines
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo '  ARGS="..." is passed on, for example: make test ARGS="-k lease", make demo ARGS=--json'
 
 demo: ## start the whole stack, kill a run half way and watch it resume
@@ -72,6 +72,10 @@ chaos: ## a random campaign of kills, stops, restarts and cut connections; N exe
 peer-report: ## fourteen faults: what ours does, and what common-ai's durable agent does, in a real Airflow
 	$(call prepare,dev)
 	@$(BIN)/python -m tests.peer $(ARGS)
+
+recovery-report: ## provoke every kind of stall in a real Airflow; found, requeued and gone on, beside Airflow alone
+	$(call prepare,dev)
+	@$(BIN)/python -m tests.recovery $(ARGS)
 
 format: ## put the code into its form and mend what can be mended safely
 	$(call prepare,dev)

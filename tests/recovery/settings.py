@@ -20,6 +20,8 @@ SHORT = {
     "scheduler.task_instance_heartbeat_timeout": "300",
     "scheduler.task_instance_heartbeat_timeout_detection_interval": "10",
     "scheduler.orphaned_tasks_check_interval": "300",
+    # Room for what several cases lose at once, and for the recovery DAG's own task.
+    "core.parallelism": "6",
 }
 
 OPTIONS: dict[Setting, dict[str, str]] = {

@@ -238,12 +238,12 @@ class World:
         return None if at is None else float(at)
 
     def incidents(self, run: Run) -> list[tuple[str, str, str]]:
-        """Give kind, decision and reason of each find, the oldest first."""
+        """Give kind, decision and reason of each find with consequences, the oldest first."""
         return [
             (str(kind), str(decision), str(why))
             for kind, decision, why in self.ledger(
                 "select kind, decision, why from aiflow.incident where dag_id = %s and run_id = %s "
-                "and kind is not null order by found_at",
+                "and (decision <> 'leave' or report) order by found_at",
                 run.dag_id,
                 run.run_id,
             )

@@ -1,0 +1,69 @@
+"""The report can say no: every count and time that is not as it must be is named."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.recovery.__main__ import middle, report, wrong
+from tests.recovery.expected import CASES, Case, Must, Seen, complaints
+from tests.recovery.situations import PLAYS
+
+CASE = Case("worker_killed", "a worker is killed", Must(kind="dead_worker", detect=10, go_on=15), "310 s")
+GOOD = Seen(1, 1, 2, 2, "success", ("dead_worker",), 3.0, 6.0)
+
+
+def test_every_case_is_played_and_every_play_is_a_case() -> None:
+    assert [case.key for case in CASES] == list(PLAYS)
+
+
+def test_what_is_as_it_must_be_is_no_finding() -> None:
+    assert complaints(CASE, GOOD) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"requeues": 2}, "requeues 2, must be 1"),
+        ({"requeues": 0}, "requeues 0, must be 1"),
+        ({"effects": 2}, "effects 2, must be 1"),
+        ({"calls": 3}, "calls 3, must be 2"),
+        ({"attempts": 3}, "attempts 3, must be 2"),
+        ({"state": "failed"}, "the run is failed, must be success"),
+        ({"kinds": ("hung",)}, "found as hung, must be dead_worker"),
+        ({"kinds": ()}, "found as nothing"),
+        ({"detect": 10.5}, "detect 10.5 s, must be within 10 s"),
+        ({"detect": None}, "detect never"),
+        ({"go_on": None}, "go_on never"),
+        ({"wrong": ("the orphan lives on",)}, "the orphan lives on"),
+    ],
+)
+def test_what_is_not_is_named(change: dict[str, Any], message: str) -> None:
+    [found] = complaints(CASE, replace(GOOD, **change))
+    assert found.startswith(f"worker_killed: {message}")
+
+
+def test_a_span_takes_either_end() -> None:
+    races = replace(CASE, must=replace(CASE.must, requeues=(0, 1)))
+    assert [complaints(races, replace(GOOD, requeues=number)) == [] for number in (0, 1, 2)] == [True, True, False]
+
+
+def test_the_median_counts_for_seconds_and_the_worst_for_the_rest() -> None:
+    rounds = [replace(GOOD, go_on=seconds) for seconds in (4.0, 20.0, 5.0)]
+    assert middle(rounds) == replace(GOOD, go_on=5.0)
+    assert middle([*rounds, replace(GOOD, requeues=2)]).requeues == 2
+    assert middle([GOOD, replace(GOOD, go_on=None)]).go_on is None
+
+
+def test_a_case_that_broke_down_is_wrong_and_one_that_could_not_be_played_is_not() -> None:
+    assert wrong({"hung": "!TimeoutError: never"}) == ["hung: !TimeoutError: never"]
+    assert wrong({"clock_ahead": "not played: it needs a library"}) == []
+
+
+def test_the_report_shows_airflow_alone_beside() -> None:
+    lines = report({"worker_killed": GOOD, "hung": GOOD}, {"hung": "never goes on; running, 0 effects, 1 calls"})
+    [killed] = [line for line in lines.splitlines() if line.startswith("kill -9 of supervisor and task")]
+    assert "[310 s, then failed for good]" in killed
+    assert "never goes on; running" in lines
