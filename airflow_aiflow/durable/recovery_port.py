@@ -8,7 +8,7 @@ from typing import Protocol
 
 from airflow_aiflow.durable.attempt import Owner
 from airflow_aiflow.durable.identity import ExecutionId
-from airflow_aiflow.durable.stall import Decision, History, Incident, Pulse, Stall
+from airflow_aiflow.durable.stall import Decision, History, Incident, Pulse, Stall, StallKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +63,15 @@ class RecoveryLedger(Protocol):
         Note what was found about one fence and what is decided, and when to look again.
 
         :return: the incident: one row a fence, however often it is found.
+        """
+
+    def noted(self, execution: ExecutionId, kind: StallKind, decision: Decision, *, age: float) -> Incident | None:
+        """
+        Note what has no execution in the ledger: a task that never started, or a run in which nothing moves.
+
+        :param execution: of a run as a whole the task id is empty.
+        :param age: seconds since it began.
+        :return: the incident, one for each (execution, kind); ``None``: it is to be left alone for now.
         """
 
     def mark(

@@ -132,6 +132,8 @@ class Stall:
     :param marks: the version of this fence's mark; 0: there is none. What ``mark`` compares.
     :param first_seen: seconds since a pass found it first; ``None``: this one does.
     :param max_recoveries: the task's own; ``None``: the deployment's.
+    :param basis: what it was found by: ``live`` (without progress), ``dead`` (its process, under a live lease),
+        ``lapsed`` (or without a lease), ``paused``, ``unheard``.
     """
 
     execution_pk: int
@@ -156,6 +158,7 @@ class Stall:
     recovery: Recovery = "auto"
     max_recoveries: int | None = None
     open_work: OpenWork = field(default_factory=OpenWork)
+    basis: str = "lapsed"
 
     @property
     def leased(self) -> bool:

@@ -24,6 +24,7 @@ WITHOUT_BLOCK = {
     "release_held.sql",
     "compensated.sql",
     "answer.sql",
+    "recovery_abandon.sql",
 }
 
 

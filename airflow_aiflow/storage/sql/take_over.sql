@@ -65,7 +65,7 @@ atm as (
 mark as (
     update aiflow.requeue r set
         state = case
-            when not w.same and %(clear_number)s > r.clear_number
+            when r.fence = up.former and not w.same and %(clear_number)s > r.clear_number
                 and %(clear_number)s <= coalesce(r.clear_until, r.clear_number + 1)
             then 'consumed' else 'void'
         end::aiflow.requeue_state

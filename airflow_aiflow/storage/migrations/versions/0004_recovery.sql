@@ -21,10 +21,11 @@ alter table aiflow.lease add column step_timeout double precision;  -- of the st
 -- ours in the same run raises the run's number for every task of it.
 alter table aiflow.requeue
     add column clear_until integer,            -- null: the next one alone
+    add column may_clear integer not null default 1,  -- by how much what follows the mark may raise that number
     add column clears integer not null default 0,   -- that Airflow has taken
     add column version integer not null default 1,  -- grows with each change: what a mark is compared with
     add check (clear_until > clear_number),
-    add check (clears >= 0 and version >= 1);
+    add check (may_clear >= 1 and clears >= 0 and version >= 1);
 create index requeue_at on aiflow.requeue (at);
 
 -- The few that may need help: at work, paused, or done and not heard of. Not generated columns, which would rewrite the
