@@ -251,6 +251,10 @@ class ModelOutputError(ModelError):
         super().__init__(message)
 
 
+class BudgetExceededError(ModelError):
+    """Say that a model call was not made because its budget might not hold; raise the budget and clear the task."""
+
+
 # --- embedded stack ---------------------------------------------------------------------------------------------------
 
 

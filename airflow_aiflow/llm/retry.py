@@ -2,15 +2,16 @@
 Repeat a model call that was surely not served, inside one attempt.
 
 A broken-off or late answer may have been billed, and an answer that does not fit will hardly fit at the next try: those
-are left to the task's own retries. A wait that is longer than the patience is left to them too, so that the worker's
-slot goes back.
+are left to the task's own retries. A wait that is longer than the patience is left to the task too, so that the
+worker's slot goes back.
 """
 
 from __future__ import annotations
 
-import itertools
 import random
 from collections.abc import Callable
+
+import tenacity
 
 from airflow_aiflow.durable.ports import Clock
 from airflow_aiflow.exceptions import ModelUnavailableError
@@ -30,6 +31,17 @@ LONGEST_PAUSE = 20.0
 
 #: Fraction of a pause that is added at random, so that the calls of a map do not come back all at once.
 SPREAD = 0.25
+
+#: Longest wait, in seconds, that a provider is believed to mean: a header that names a day, or a date by a clock that is
+#: wrong, must not stop a task for that long.
+LONGEST_ASKED = 3600.0
+
+#: Shortest and longest time, in seconds, for which a task gives its slot back where the provider names no wait. It
+#: grows with the time that the task has waited already.
+SHORTEST_ABSENCE, LONGEST_ABSENCE = 30.0, 600.0
+
+#: HTTP: too many requests.
+TOO_MANY = 429
 
 
 def call_with_retries(
@@ -55,21 +67,59 @@ def call_with_retries(
     :param dice: gives numbers from 0 to 1.
     :raises ModelError: the last try's.
     """
-    waited = 0.0
-    for number in itertools.count(1):
+    stopped = stop or (lambda: False)
+    last: list[ModelUnavailableError] = []
+
+    def once() -> LlmAnswer:
+        if last and stopped():
+            raise last[-1]
         try:
             return caller.call(request)
         except ModelUnavailableError as error:
-            pause = _pause(number, error.retry_after) * (1 + SPREAD * dice())
-            if number >= attempts or waited + pause > patience:
-                raise
-            waited += pause
-            if clock.wait(pause, until=stop):
-                raise
-    raise AssertionError("count() has no end")
+            last.append(error)
+            raise
+
+    def wait(state: tenacity.RetryCallState) -> float:
+        return _pause(state.attempt_number, last[-1].retry_after) * (1 + SPREAD * dice())
+
+    def used_up(state: tenacity.RetryCallState) -> bool:
+        return stopped() or state.idle_for + state.upcoming_sleep > patience
+
+    def sleep(seconds: float) -> None:
+        clock.wait(seconds, until=stopped)
+
+    retrying = tenacity.Retrying(
+        retry=tenacity.retry_if_exception_type(ModelUnavailableError),
+        wait=wait,
+        stop=tenacity.stop_any(tenacity.stop_after_attempt(attempts), used_up),
+        sleep=sleep,
+        reraise=True,
+    )
+    return retrying(once)
 
 
 def _pause(number: int, asked: float | None) -> float:
     own = min(FIRST_PAUSE * 2.0 ** (number - 1), LONGEST_PAUSE)
     # Never earlier than asked for: a provider counts an early call against the limit.
     return max(own, asked or 0.0)
+
+
+def is_told_to_wait(error: ModelUnavailableError) -> bool:
+    """
+    Say whether a provider asks for patience, rather than being out of order or out of reach.
+
+    :param error: the last try's.
+    """
+    return error.status_code == TOO_MANY or error.retry_after is not None
+
+
+def absence(error: ModelUnavailableError, waited: float, *, dice: Callable[[], float] = random.random) -> float:
+    """
+    Choose for how long a task gives its slot back.
+
+    :param error: what the provider said.
+    :param waited: seconds for which the task has waited already.
+    :return: seconds: at least what was asked for, unless that is absurd.
+    """
+    own = min(max(waited / 2, SHORTEST_ABSENCE), LONGEST_ABSENCE)
+    return min(max(own, error.retry_after or 0.0), LONGEST_ASKED) * (1 + SPREAD * dice())

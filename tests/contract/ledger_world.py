@@ -191,6 +191,12 @@ _AGE = (
         " asked_again_at = asked_again_at - %(past)s, answered_at = answered_at - %(past)s"
     ),
     "update aiflow.word set said_at = said_at - %(past)s",
+    "update aiflow.limit_share set expires_at = expires_at - %(past)s",
+    # By way of where no other row is: a key is checked row by row.
+    "update aiflow.limit_use set second = second - %(past)s - interval '365000 days'",
+    "update aiflow.limit_use set second = second + interval '365000 days'",
+    "update aiflow.budget_hold set until = until - %(past)s",
+    "update aiflow.model_wait set since = since - %(past)s",
 )
 
 

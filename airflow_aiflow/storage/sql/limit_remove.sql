@@ -1,0 +1,1 @@
+delete from aiflow.rate_limit where name = %(name)s returning name
