@@ -1,0 +1,59 @@
+"""Doubts in PostgreSQL that somebody should be told of, and which ones were told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Self
+
+from airflow_aiflow.durable.effect import EffectRecord
+from airflow_aiflow.storage.connections import Connections
+from airflow_aiflow.storage.rows import effect_record
+from airflow_aiflow.storage.statements import statement
+
+#: Connections of who tells: one thing after the other.
+POOL_SIZE = 1
+
+
+class PostgresDoubts:
+    """
+    Know of effects in doubt that nobody was told of.
+
+    :param connections: lends connections; may be a ledger's own.
+    """
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+        self._ask = connections.ask
+
+    @classmethod
+    def connect(cls, dsn: str) -> Self:
+        """
+        Open the ledger; whether it answers is found out by the first method.
+
+        :param dsn: a ``postgresql://`` URI or ``key=value`` pairs.
+        :raises AiflowConfigError: if the address is none.
+        """
+        return cls(Connections(dsn, POOL_SIZE))
+
+    def untold(self, *, grace: float, limit: int) -> Sequence[EffectRecord]:
+        """
+        List effects in doubt that nobody is at work on and nobody was told of, the oldest first.
+
+        :param grace: seconds for which nobody must have been at work on them.
+        :param limit: at most so many.
+        """
+        return [
+            effect_record(row[0]) for row in self._ask(statement("untold_doubts"), {"grace": grace, "limit": limit})
+        ]
+
+    def told(self, numbers: Iterable[int]) -> None:
+        """
+        Note that these doubts were told; again is harmless.
+
+        :param numbers: of their intents.
+        """
+        self._ask(statement("told"), {"numbers": list(numbers)})
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._connections.close()

@@ -1,0 +1,1 @@
+insert into aiflow.told (number) select distinct unnest(%(numbers)s::bigint[]) on conflict do nothing returning number
