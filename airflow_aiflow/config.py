@@ -8,12 +8,16 @@ the option, so that a typing error never becomes a silent default.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, get_args
 
 from airflow_aiflow.durable.attempt import OnClear
 from airflow_aiflow.durable.lease import LeaseRules
 from airflow_aiflow.durable.policy import OnInDoubt
+from airflow_aiflow.durable.recover import RecoveryPolicy
 from airflow_aiflow.durable.settings import FlowSettings
 from airflow_aiflow.exceptions import AiflowConfigError
 
@@ -21,6 +25,9 @@ SECTION = "aiflow"
 
 #: Shorter keys can be guessed; a random key of 16 characters of base64 holds 96 bits.
 MIN_SEAL_KEY = 16
+
+#: As for a seal's key: who guesses a token sees figures of the whole deployment.
+MIN_METRICS_TOKEN = 16
 
 
 def flow_settings() -> FlowSettings:
@@ -30,7 +37,6 @@ def flow_settings() -> FlowSettings:
     :raises AiflowConfigError: if an option holds a value that can't be used; the message names both.
     """
     return FlowSettings(
-        lease=LeaseRules(ttl=_seconds("lease_ttl"), interval=_seconds("heartbeat_interval")),
         inline_limit=_whole("inline_limit", least=1),
         on_clear=_word("on_clear", OnClear),
         on_in_doubt=_word("on_in_doubt", OnInDoubt),
@@ -49,7 +55,57 @@ def flow_settings() -> FlowSettings:
         artifacts_conn_id=_text("artifacts_conn_id"),
         api_conn_id=_text("api_conn_id"),
         log_content=_truth("log_content"),
+        # Last, so that what can't be used besides is told as well.
+        lease=LeaseRules(ttl=_seconds("lease_ttl"), interval=_seconds("heartbeat_interval")),
     )
+
+
+def recovery_policy(overrides: Mapping[str, Any] | None = None) -> RecoveryPolicy:
+    """
+    Read the deployment's word on recovery.
+
+    :param overrides: the recovery DAG's own words, by the names of the policy.
+    :raises AiflowConfigError: if an option holds a value that can't be used, or a word is none of the policy's.
+    """
+    policy = RecoveryPolicy(stall_floor=_seconds("stall_floor"), max_recoveries=_whole("max_recoveries", least=0))
+    return replace(policy, **checked_overrides(overrides or {}))
+
+
+def checked_overrides(overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """
+    Check words of a recovery policy, for a DAG file: by name, and as a number that can be one.
+
+    :param overrides: by the names of ``RecoveryPolicy``.
+    :return: with durations in seconds.
+    :raises AiflowConfigError: naming what can't be used.
+    """
+    known: dict[str, Any] = {field.name: field.default for field in fields(RecoveryPolicy)}
+    found: dict[str, Any] = {}
+    for name, value in overrides.items():
+        if name not in known:
+            raise AiflowConfigError(f"a recovery policy has no {name!r}; it has {', '.join(known)}")
+        plain = value.total_seconds() if isinstance(value, timedelta) else value
+        if isinstance(known[name], bool):
+            if not isinstance(plain, bool):
+                raise AiflowConfigError(f"{name} must be True or False, got {value!r}")
+        elif isinstance(plain, bool) or not isinstance(plain, int | float) or not plain >= 0:
+            raise AiflowConfigError(f"{name} must be a number, 0 or more, got {value!r}")
+        found[name] = type(known[name])(plain)
+    return found
+
+
+def metrics_token() -> bytes | None:
+    """
+    Read what a scraper of ``/aiflow/metrics`` must bear; ``None``: it is open to Airflow's users alone.
+
+    :raises AiflowConfigError: if it is too short to be one.
+    """
+    token = _read("metrics_token").encode()
+    if not token:
+        return None
+    if len(token) < MIN_METRICS_TOKEN:
+        raise _wrong("metrics_token", f"at least {MIN_METRICS_TOKEN} characters long", f"{len(token)} of them")
+    return token
 
 
 def _read(option: str) -> str:

@@ -14,7 +14,7 @@ import signal
 import threading
 from typing import Final
 
-#: Every crash site in the code; another name is an error at once, so that no test waits for a site that is gone.
+#: Every crash site in a task; another name is an error at once, so that no test waits for a site that is gone.
 NAMES: Final = frozenset(
     {
         "before_intent",
@@ -40,6 +40,9 @@ NAMES: Final = frozenset(
     }
 )
 
+#: Crash sites outside of tasks: where recovery acts on one.
+OUTSIDE: Final = frozenset({"after_mark", "after_set_state", "after_clear"})
+
 _lock = threading.Lock()
 _passed = 0
 
@@ -50,8 +53,8 @@ def _parse(text: str | None) -> tuple[str, str | None, int, signal.Signals] | No
     text, _, action = text.partition("=")
     site, _, count = text.partition(":")
     name, _, label = site.partition("@")
-    if name not in NAMES:
-        raise ValueError(f"AIFLOW_FAILPOINT names {name!r}; known: {', '.join(sorted(NAMES))}")
+    if name not in NAMES | OUTSIDE:
+        raise ValueError(f"AIFLOW_FAILPOINT names {name!r}; known: {', '.join(sorted(NAMES | OUTSIDE))}")
     if action not in ("", "stop"):
         raise ValueError(f"AIFLOW_FAILPOINT wants {action!r} at {name}; 'stop' is known, nothing: kill")
     return name, label or None, int(count or 1), signal.SIGSTOP if action else signal.SIGKILL
@@ -74,7 +77,7 @@ def failpoint(name: str, label: str = "") -> None:
     """
     Pass a crash site.
 
-    :param name: one of ``NAMES``.
+    :param name: one of ``NAMES`` or ``OUTSIDE``.
     :param label: the step's or effect's name.
     """
     if _armed is None or name != _armed[0] or (_armed[1] is not None and _armed[1] != label):

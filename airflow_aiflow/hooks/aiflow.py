@@ -17,6 +17,7 @@ from airflow.sdk import BaseHook
 
 from airflow_aiflow.config import flow_settings
 from airflow_aiflow.exceptions import AiflowConfigError
+from airflow_aiflow.hooks.supervisor import is_supervised
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
@@ -25,8 +26,10 @@ if TYPE_CHECKING:
     from airflow_aiflow.durable.ports import ArtifactStore, Host, Ledger
     from airflow_aiflow.durable.settings import FlowSettings
     from airflow_aiflow.llm.call import ModelCaller
+    from airflow_aiflow.runtime.guard import GuardPlan
     from airflow_aiflow.runtime.session import Services
     from airflow_aiflow.storage.payload_cipher import PayloadCipher
+    from airflow_aiflow.storage.postgres_figures import PostgresFigures
     from airflow_aiflow.storage.s3 import S3ArtifactStore
     from airflow_aiflow.storage.s3_settings import S3Settings
 
@@ -101,6 +104,15 @@ class AiflowHook(BaseHook):
         conn_id = self._ledger_conn_id or self.settings.ledger_conn_id
         return _once_per_process("inbox", conn_id, lambda: open_inbox(conn_id))
 
+    def figures(self) -> PostgresFigures:
+        """
+        Give what counts for dashboards, with the pool of this process.
+
+        :raises AiflowConfigError: if the connection is not there or of another type.
+        """
+        conn_id = self._ledger_conn_id or self.settings.ledger_conn_id
+        return _once_per_process("figures", conn_id, lambda: open_figures(conn_id))
+
     def artifact_store(self) -> ArtifactStore:
         """
         Give the artifact store.
@@ -136,15 +148,27 @@ class AiflowHook(BaseHook):
         from airflow_aiflow.runtime.clock import SystemClock
         from airflow_aiflow.runtime.session import Services
 
+        ledger = self.ledger()
         return Services(
-            ledger=self.ledger(),
+            ledger=ledger,
             store=self.artifact_store,
             host=host,
             settings=self.settings,
             clock=SystemClock(),
             models=self.models,
+            guard=_guard_plan(ledger) if is_supervised() else None,
             stats=AirflowStats(),
         )
+
+
+def _guard_plan(ledger: Ledger) -> GuardPlan | None:
+    from airflow_aiflow.storage.postgres import PostgresLedger
+
+    if not isinstance(ledger, PostgresLedger):
+        return None
+    from airflow_aiflow.runtime.guard import GuardPlan, can_guard
+
+    return GuardPlan(ledger.conninfo) if can_guard() else None
 
 
 def open_ledger(conn_id: str) -> Ledger:
@@ -169,6 +193,18 @@ def open_inbox(conn_id: str) -> Inbox:
     from airflow_aiflow.storage.postgres_inbox import PostgresInbox
 
     return PostgresInbox.connect(_ledger_conninfo(conn_id))
+
+
+def open_figures(conn_id: str) -> PostgresFigures:
+    """
+    Open the ledger behind a connection as dashboards see it.
+
+    :param conn_id: of type ``postgres``.
+    :raises AiflowConfigError: if the connection is not there or of another type.
+    """
+    from airflow_aiflow.storage.postgres_figures import PostgresFigures
+
+    return PostgresFigures.connect(_ledger_conninfo(conn_id))
 
 
 def _ledger_conninfo(conn_id: str) -> str:
@@ -208,7 +244,35 @@ def existing_connection(conn_id: str, what: str, example: str) -> Connection:
     try:
         return BaseHook.get_connection(conn_id)
     except AirflowNotFoundException as error:
-        raise AiflowConfigError(
-            f"the connection '{conn_id}' ({what}) is not defined. Make it in the UI under Admin > Connections, or set "
-            f"AIRFLOW_CONN_{conn_id.upper()}='{example}'; `aiflow up` starts a stack that has it"
-        ) from error
+        raise missing_connection(conn_id, what, example) from error
+
+
+async def awaited_connection(conn_id: str, what: str, example: str) -> Connection:
+    """
+    Do the same in a trigger, where nothing may block.
+
+    :param conn_id: its id.
+    :param what: what it is for.
+    :param example: its value as a URI, without a secret.
+    :raises AiflowConfigError: if it is not there.
+    """
+    from airflow.sdk.exceptions import AirflowNotFoundException
+
+    try:
+        return await BaseHook.aget_connection(conn_id)
+    except AirflowNotFoundException as error:
+        raise missing_connection(conn_id, what, example) from error
+
+
+def missing_connection(conn_id: str, what: str, example: str) -> AiflowConfigError:
+    """
+    Say that a connection is not there, and how to make it.
+
+    :param conn_id: its id.
+    :param what: what it is for.
+    :param example: its value as a URI, without a secret.
+    """
+    return AiflowConfigError(
+        f"the connection '{conn_id}' ({what}) is not defined. Make it in the UI under Admin > Connections, or set "
+        f"AIRFLOW_CONN_{conn_id.upper()}='{example}'; `aiflow up` starts a stack that has it"
+    )

@@ -9,7 +9,9 @@ that was given is used as it is. Answers are never followed to another host.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
@@ -40,6 +42,8 @@ class AirflowApi:
         self.base_url = base_url.rstrip("/")
         self._login = login
         self._password = password
+        #: The server's clock at its last answer: ages are told by it, not by ours.
+        self.told_at: datetime | None = None
         self._client = httpx.Client(timeout=TIMEOUT, trust_env=not _is_loopback(httpx.URL(self.base_url).host))
         if login is None:
             self._authorize(password)
@@ -68,22 +72,84 @@ class AirflowApi:
             answer = self._send(method, f"/api/v2{path}", params, body)
         return self._read(method, path, answer)
 
-    def task_instances(self, dag_id: str, run_id: str) -> Iterator[dict[str, Any]]:
+    def task_instances(
+        self,
+        dag_id: str,
+        run_id: str,
+        *,
+        task_id: str | None = None,
+        map_indexes: Collection[int] = (),
+        states: Collection[str] = (),
+    ) -> Iterator[dict[str, Any]]:
         """
-        List the task instances of a run, page by page.
+        List the task instances of a run, page by page, those that were made first at the beginning.
 
-        :param dag_id: the DAG.
+        :param dag_id: the DAG; ``~`` with a run ``~``: of all of them.
         :param run_id: the run.
+        :param task_id: of this task alone.
+        :param map_indexes: with these alone.
+        :param states: in one of these alone.
         """
-        path, offset = f"{run_path(dag_id, run_id)}/taskInstances", 0
+        # In an order that does not move while we read.
+        wanted: dict[str, Any] = {"order_by": "id", "state": list(states), "map_index": list(map_indexes)}
+        if task_id is not None:
+            wanted["task_id"] = task_id
+        yield from self._pages(f"{run_path(dag_id, run_id)}/taskInstances", "task_instances", wanted)
+
+    def running_runs(self) -> Iterator[dict[str, Any]]:
+        """List the runs of all DAGs that run, page by page."""
+        yield from self._pages("/dags/~/dagRuns", "dag_runs", {"order_by": "id", "state": ["running"]})
+
+    def event_logs(self, events: Iterable[str], *, after: datetime, **wanted: str) -> Iterator[dict[str, Any]]:
+        """
+        List entries of the audit log, page by page.
+
+        :param events: of these kinds alone.
+        :param after: later than this, by Airflow's clock.
+        :param wanted: further filters of the API, such as ``dag_id`` and ``run_id``.
+        """
+        params = {"order_by": "id", "included_events": list(events), "after": after.isoformat(), **wanted}
+        yield from self._pages("/eventLogs", "event_logs", params)
+
+    def _pages(self, path: str, name: str, wanted: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        offset = 0
         while True:
-            # In an order that does not move while we read.
-            page = self.request("GET", path, params={"limit": PAGE, "offset": offset, "order_by": "id"})
-            found = page["task_instances"]
+            page = self.request("GET", path, params={"limit": PAGE, "offset": offset, **wanted})
+            found = page[name]
             yield from found
             offset += len(found)
             if not found or offset >= (page["total_entries"] or 0):
                 return
+
+    def dag(self, dag_id: str) -> dict[str, Any]:
+        """
+        Give a DAG.
+
+        :param dag_id: the DAG.
+        """
+        found: dict[str, Any] = self.request("GET", f"/dags/{_quoted(dag_id)}")
+        return found
+
+    def set_state(
+        self, dag_id: str, run_id: str, instances: Iterable[tuple[str, int]], state: str
+    ) -> list[dict[str, Any]]:
+        """
+        Set the state of task instances of one run, in one transaction.
+
+        Airflow clears what failed below them in it, which raises the run's clear number, once at most.
+
+        :param dag_id: the DAG.
+        :param run_id: the run.
+        :param instances: (task id, map index).
+        :param state: ``failed``, ``success`` or ``skipped``.
+        :return: what was not done, and why: at the first of them Airflow leaves the rest as it is.
+        """
+        entities = [{"task_id": task_id, "map_index": index, "new_state": state} for task_id, index in instances]
+        # One in the state already, or gone, must not keep the others from it.
+        update = {"action": "update", "entities": entities, "action_on_non_existence": "skip"}
+        answer = self.request("PATCH", f"{run_path(dag_id, run_id)}/taskInstances", body={"actions": [update]})
+        errors: list[dict[str, Any]] = (answer.get("update") or {}).get("errors") or []
+        return errors
 
     def run(self, dag_id: str, run_id: str) -> dict[str, Any]:
         """
@@ -106,6 +172,7 @@ class AirflowApi:
         upstream: bool = False,
         only_failed: bool = False,
         prevent_running_task: bool = False,
+        by: str | None = None,
     ) -> list[dict[str, Any]]:
         """
         Clear task instances of a run, or say which ones would be.
@@ -118,6 +185,7 @@ class AirflowApi:
         :param upstream: also what comes before them.
         :param only_failed: leave alone what did not fail.
         :param prevent_running_task: refuse where one of them runs.
+        :param by: which machinery clears, and why: a word for the audit log.
         :return: the task instances.
         :raises ValueError: if the selection is empty, which the API would take as the whole run.
         """
@@ -132,7 +200,9 @@ class AirflowApi:
             "reset_dag_runs": True,
             "prevent_running_task": prevent_running_task,
         } | ({} if task_ids is None else {"task_ids": task_ids})
-        answer = self.request("POST", f"/dags/{_quoted(dag_id)}/clearTaskInstances", body=body)
+        # Airflow writes query parameters into its audit log, also those that it does not know.
+        params = None if by is None else {"by": by}
+        answer = self.request("POST", f"/dags/{_quoted(dag_id)}/clearTaskInstances", params=params, body=body)
         found: list[dict[str, Any]] = answer["task_instances"]
         return found
 
@@ -169,7 +239,9 @@ class AirflowApi:
         import httpx
 
         try:
-            return self._client.request(method, self.base_url + path, params=params, json=body)
+            answer = self._client.request(method, self.base_url + path, params=params, json=body)
+            self.told_at = _date(answer.headers.get("Date"))
+            return answer
         except httpx.HTTPError as error:
             raise AirflowUnavailableError(
                 f"Airflow's API at {self.base_url} does not answer ({type(error).__name__}: {error})"
@@ -231,6 +303,13 @@ def run_path(dag_id: str, run_id: str) -> str:
     :param run_id: the run.
     """
     return f"/dags/{_quoted(dag_id)}/dagRuns/{_quoted(run_id)}"
+
+
+def _date(text: str | None) -> datetime | None:
+    try:
+        return None if text is None else parsedate_to_datetime(text).astimezone(UTC)
+    except ValueError:
+        return None
 
 
 def _quoted(word: str) -> str:

@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from airflow_aiflow.operators.effect import EffectOperator as EffectOperator
     from airflow_aiflow.operators.llm import DurableLLMOperator as DurableLLMOperator
+    from airflow_aiflow.operators.requeue import RequeueRunsOperator as RequeueRunsOperator
 
 #: Public name -> module.
 _HOMES = {
     "DurableLLMOperator": "llm",
     "EffectOperator": "effect",
+    "RequeueRunsOperator": "requeue",
 }
 
-__all__ = ["DurableLLMOperator", "EffectOperator"]
+__all__ = ["DurableLLMOperator", "EffectOperator", "RequeueRunsOperator"]
 
 
 def __getattr__(name: str) -> Any:

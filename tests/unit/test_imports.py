@@ -60,6 +60,10 @@ def double(number): return 2 * number
 def pay(ctx, number): ...
 """
 # The operator is the DAG's own and is paid for anyway.
+RECOVERY = """
+from airflow_aiflow.recovery import recovery_dag
+dag = recovery_dag()
+"""
 ONCE = """
 from airflow.providers.standard.operators.bash import BashOperator
 before |= set(sys.modules)
@@ -90,6 +94,7 @@ def added(program: str) -> list[str]:
         pytest.param(TYPED, id="durable"),
         pytest.param(FUNCTIONS, id="step and effect"),
         pytest.param(ONCE, id="once"),
+        pytest.param(RECOVERY, id="recovery_dag"),
     ],
 )
 def test_a_dag_file_stays_cheap(program: str) -> None:

@@ -44,12 +44,12 @@ ALLOWED: dict[str, set[str]] = {
     "links": {"config", "exceptions"},
     "reconcile": DOMAIN | {"hooks", "storage"},
     "xcom": DOMAIN | {"hooks"},
-    "triggers": TASKS,
+    "recovery": TASKS,
+    "triggers": TASKS | {"recovery"},
     "decorators": TASKS | {"triggers"},
-    "operators": TASKS | {"triggers", "decorators"},
-    "sensors": TASKS | {"triggers"},
+    "operators": TASKS | {"triggers", "decorators", "recovery", "notifications"},
+    "sensors": TASKS | {"triggers", "recovery"},
     "notifications": TASKS,
-    "recovery": TASKS | {"triggers", "operators", "sensors", "notifications"},
     "testing": WORK,
     "get_provider_info": set(),
     "api": WORK | {"config", "hooks", "ui"},
@@ -57,12 +57,12 @@ ALLOWED: dict[str, set[str]] = {
     "plugin": DOMAIN | {"api", "config", "hooks", "links", "runtime", "ui", "xcom"},
     "local": DOMAIN | {"storage"},
     "demo": WORK | {"local"},
-    "cli": WORK | {"config", "hooks", "local", "demo"},  # hooks: Airflow's REST API, without Airflow
+    "cli": WORK | {"config", "hooks", "local", "demo", "recovery"},  # hooks: Airflow's REST API, without Airflow
 }
 
 #: Against the direction, and only when a function runs: `Flow.from_context` is an author's door to what the hook puts
-#: together.
-ALLOWED_IN_FUNCTIONS = {("runtime", "hooks")}
+#: together, `recovery_dag` one to the operators that use the rest of its package.
+ALLOWED_IN_FUNCTIONS = {("runtime", "hooks"), ("recovery", "operators"), ("recovery", "sensors")}
 
 #: The only doors into Airflow outside `airflow.sdk`, and who may use them; `None` means everyone.
 AIRFLOW_DOORS: dict[str, set[str] | None] = {

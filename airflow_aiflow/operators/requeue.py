@@ -1,0 +1,114 @@
+"""``RequeueRunsOperator``: one pass of recovery. It looks again on fresh evidence, acts, and tells of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+
+from airflow_aiflow.exceptions import AirflowRefusedError, AirflowUnavailableError, LedgerUnavailableError
+
+if TYPE_CHECKING:
+    from airflow.sdk import BaseNotifier, Context
+
+    from airflow_aiflow.hooks.recovering import Doors
+    from airflow_aiflow.recovery.deeds import Deed
+
+
+class RequeueRunsOperator(BaseOperator):
+    """
+    Make stalled runs runnable again, give up what dies each time, and tell somebody, once an incident.
+
+    It may be killed at any moment, run twice and run beside another one: every deed is marked in the ledger first.
+    Where the ledger or Airflow can't be asked the pass is skipped with a warning, and the next one makes up for it.
+
+    :param notify: Airflow's notifiers, or ``AiflowNotifier``s, which carry the alerts; the context has ``incident``.
+    :param policy: words of the recovery policy that differ from the deployment's; see ``recovery_dag``.
+    :param ledger_conn_id: connection of the ledger; ``None``: the deployment's.
+    :param api_conn_id: connection of Airflow's REST API; ``None``: the deployment's.
+    """
+
+    def __init__(
+        self,
+        *,
+        notify: Sequence[BaseNotifier] = (),
+        policy: Mapping[str, Any] | None = None,
+        ledger_conn_id: str | None = None,
+        api_conn_id: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        from airflow_aiflow.config import checked_overrides
+
+        super().__init__(**kwargs)
+        self.notify = list(notify)
+        self.policy = checked_overrides(policy or {})
+        self.ledger_conn_id = ledger_conn_id
+        self.api_conn_id = api_conn_id
+
+    def execute(self, context: Context) -> None:
+        """
+        Make one pass.
+
+        :param context: Airflow's.
+        """
+        from airflow_aiflow.hooks.recovering import open_doors
+        from airflow_aiflow.recovery.watch import passes
+
+        with closing(open_doors(self.ledger_conn_id, self.api_conn_id)) as doors:
+            try:
+                self._act(doors)
+            except (LedgerUnavailableError, AirflowUnavailableError, AirflowRefusedError) as error:
+                if not passes(error):
+                    raise
+                self.log.warning("aiflow: this pass is broken off, the next one goes on: %s", error)
+            self._tell(doors, context)
+
+    def _act(self, doors: Doors) -> None:
+        from airflow_aiflow.config import recovery_policy
+        from airflow_aiflow.recovery.deeds import Deeds
+        from airflow_aiflow.recovery.one_pass import look, note
+
+        found = look(doors.ledger, doors.api, recovery_policy(self.policy))
+        note(doors.ledger, found.notes)
+        deeds = Deeds(doors.ledger, doors.api, dead=found.dead).carry_out(found.deeds)
+        for deed in deeds:
+            self.log.warning("aiflow: %s: %s: %s", _name(deed), deed.incident.execution, deed.done.why)
+        self.log.info(
+            "aiflow: %d stalled, %d left alone, %d acted on", len(found.decided), len(found.notes), len(deeds)
+        )
+        _count(deeds)
+
+    def _tell(self, doors: Doors, context: Context) -> None:
+        if not self.notify:
+            return
+        from airflow.sdk import conf
+
+        from airflow_aiflow.notifications.alert import task_link
+        from airflow_aiflow.notifications.telling import tell_doubts, tell_incidents
+
+        link = task_link(str(conf.get("api", "base_url", fallback="") or ""))
+        try:
+            told = tell_incidents(doors.ledger, self.notify, context, link=link)
+            told += tell_doubts(doors.doubts, self.notify, context, link=link)
+        except LedgerUnavailableError as error:
+            self.log.warning("aiflow: the next pass tells what is to be told: %s", error)
+            return
+        self.log.info("aiflow: %d alerts", told)
+
+
+def _name(deed: Deed) -> str:
+    return type(deed.done).__name__.lower()
+
+
+def _count(deeds: Sequence[Deed]) -> None:
+    """Send the figures; one incident is counted once."""
+    from airflow_aiflow.durable.stall import Requeue
+    from airflow_aiflow.hooks.recovery_stats import RecoveryStats
+
+    stats = RecoveryStats()
+    for deed in deeds:
+        stats.stalled(deed.incident.kind, _name(deed), deed.incident.detected_after)
+        if isinstance(deed.done, Requeue):
+            stats.recovered(deed.incident.kind)

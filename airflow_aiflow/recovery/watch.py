@@ -1,0 +1,117 @@
+"""
+Keep looking until something has to be done: what the sensor does, in a trigger or by itself.
+
+Between two looks at the ledger the processes at work on this machine are looked at, which costs no query: a dead one is
+found within a second.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from airflow_aiflow.durable.attempt import Owner
+from airflow_aiflow.durable.recover import RecoveryPolicy
+from airflow_aiflow.durable.recovery_port import RecoveryLedger
+from airflow_aiflow.exceptions import AiflowError, AirflowRefusedError, AirflowUnavailableError, LedgerUnavailableError
+from airflow_aiflow.hooks.airflow_api import AirflowApi
+from airflow_aiflow.recovery.one_pass import look, note
+from airflow_aiflow.runtime.process import is_dead
+
+log = logging.getLogger(__name__)
+
+#: Seconds between two looks for what could not be told, or came about by itself: where a notifier fails, a new try a
+#: minute is enough.
+TELL_EVERY = 60.0
+
+#: Seconds for which nobody was at work on a doubt before it is told: the next attempt may settle it.
+DOUBT_GRACE = 60.0
+
+#: HTTP statuses from which on it is the server's trouble, not the request's.
+SERVERS_TROUBLE = 500
+
+#: Finds named in the log; the rest are in the ledger.
+NAMED = 3
+
+
+@dataclass
+class Watch:
+    """
+    Look again and again.
+
+    :param ledger: knows what stalls.
+    :param api: Airflow's REST API.
+    :param policy: the deployment's.
+    :param untold: says whether somebody is still to hear of something; ``None``: there is nobody to tell.
+    :param clock: gives seconds that only grow.
+    """
+
+    ledger: RecoveryLedger
+    api: AirflowApi
+    policy: RecoveryPolicy
+    untold: Callable[[], bool] | None = None
+    clock: Callable[[], float] = time.monotonic
+    _known: Sequence[Owner] = field(default=(), init=False)
+    _asked_at: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._asked_at = self.clock()
+
+    def finds(self) -> str | None:
+        """
+        Look once, and note what is left alone.
+
+        :return: what has to be done, for people; ``None``: nothing, also where ledger or Airflow could not be asked.
+        """
+        try:
+            found = look(self.ledger, self.api, self.policy)
+            note(self.ledger, found.notes)
+            self._known = found.owners
+            if found.deeds:
+                return "; ".join(f"{one.stall.execution}: {what.why}" for one, what in found.deeds[:NAMED])
+            if self._should_tell(found.reports):
+                return "somebody is to hear of something"
+        except (LedgerUnavailableError, AirflowUnavailableError, AirflowRefusedError) as error:
+            if not passes(error):
+                raise
+            log.warning("aiflow: this look is skipped, the next one makes up for it: %s", error)
+        return None
+
+    def somebody_died(self) -> bool:
+        """Say whether a process of this machine that was at work at the last look is gone; asks nobody."""
+        return any(is_dead(owner) for owner in self._known)
+
+    def _should_tell(self, reported: bool) -> bool:
+        if self.untold is None or not (reported or self.clock() - self._asked_at >= TELL_EVERY):
+            return False
+        self._asked_at = self.clock()
+        return self.untold()
+
+
+def passes(error: AiflowError) -> bool:
+    """
+    Say whether a trouble is one that goes by itself: then a pass is skipped, and the next one makes up for it.
+
+    :param error: what came out of a look or a deed.
+    """
+    return not isinstance(error, AirflowRefusedError) or error.status >= SERVERS_TROUBLE
+
+
+class Doubts(Protocol):
+    """Know of effects in doubt."""
+
+    def untold(self, *, grace: float, limit: int) -> Sequence[object]:
+        """List effects in doubt that nobody is at work on and nobody was told of."""
+
+
+def somebody_waits(ledger: RecoveryLedger, doubts: Doubts) -> bool:
+    """
+    Say whether somebody is still to hear of an incident or a doubt.
+
+    :param ledger: knows incidents.
+    :param doubts: knows doubts.
+    """
+    return bool(ledger.unalerted(1) or doubts.untold(grace=DOUBT_GRACE, limit=1))

@@ -1,0 +1,1 @@
+"""Triggers: thin; what blocks runs in a thread."""
