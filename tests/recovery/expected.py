@@ -12,8 +12,8 @@ from typing import Literal
 
 Span = int | tuple[int, int]
 
-#: A stack with `lease_ttl` 6 s and `heartbeat_interval` 2 s; one with every default; clocks ten minutes off.
-Setting = Literal["short", "default", "ahead", "behind"]
+#: A stack with `lease_ttl` 6 s and `heartbeat_interval` 2 s; one with every default; one whose tasks set their clock.
+Setting = Literal["short", "default", "clocks"]
 
 
 @dataclass(frozen=True)
@@ -303,18 +303,18 @@ CASES: tuple[Case, ...] = (
     ),
     Case(
         "clock_ahead",
-        "every clock of Airflow and its workers ten minutes ahead of the database's",
+        "the task's clock ten minutes ahead of the database's",
         _dead("dead_worker"),
         "-",
-        setting="ahead",
+        setting="clocks",
         handed=("C39",),
     ),
     Case(
         "clock_behind",
-        "every clock of Airflow and its workers ten minutes behind the database's",
+        "the task's clock ten minutes behind the database's",
         _dead("dead_worker"),
         "-",
-        setting="behind",
+        setting="clocks",
         handed=("C39",),
     ),
 )

@@ -6,7 +6,6 @@ import importlib.util
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime, timedelta
 from pathlib import Path
 
 from tests.recovery.expected import Setting
@@ -24,15 +23,7 @@ SHORT = {
     "core.parallelism": "6",
 }
 
-OPTIONS: dict[Setting, dict[str, str]] = {
-    "short": SHORT,
-    "default": AIRFLOW_DEFAULTS,
-    "ahead": SHORT,
-    "behind": SHORT,
-}
-
-#: How far a wrong clock is off.
-OFF = {"ahead": "+10m", "behind": "-10m"}
+OPTIONS: dict[Setting, dict[str, str]] = {"short": SHORT, "default": AIRFLOW_DEFAULTS, "clocks": SHORT}
 
 
 def faketime() -> Path | None:
@@ -56,8 +47,8 @@ def start_world(folder: Path, setting: Setting, *, recovery: bool = True) -> Ite
     folder.mkdir(parents=True)
     folder.chmod(0o711)
     world = World(folder, OPTIONS[setting], recovery=recovery)
-    if setting in OFF:
-        shift_clocks(world, OFF[setting])
+    if setting == "clocks":
+        make_clocks_movable(world)
     try:
         world.start()
         yield world
@@ -65,26 +56,27 @@ def start_world(folder: Path, setting: Setting, *, recovery: bool = True) -> Ite
         world.stop()
 
 
-def shift_clocks(world: World, by: str) -> None:
+def make_clocks_movable(world: World) -> None:
     """
-    Have Airflow and everything under it read a wrong time; PostgreSQL and this process read the right one.
+    Load libfaketime into Airflow and everything under it, set to the right time: a task process may set its own.
 
-    :param by: as libfaketime takes it.
+    Airflow's scheduler and its database must agree on the time (a run whose ``run_after`` is later by the database's clock
+    is not started), so that only processes of tasks can be off.
     """
     library = faketime()
     assert library is not None, "look for it first"
-    shifted = {
+    # Without its cache it reads the variable at each call, so that a process can change it for itself.
+    loaded = {
         "LD_PRELOAD": str(library),
-        "FAKETIME": by,
+        "FAKETIME": "+0",
+        "FAKETIME_NO_CACHE": "1",
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-        "DONT_FAKE_MONOTONIC": "1",
     }
-    server = world.stack.airflow
-    prepare, wait_healthy = server.prepare, server._wait_healthy
+    prepare = world.stack.airflow.prepare
 
-    def prepare_shifted() -> None:
-        before = {name: os.environ.get(name) for name in shifted}
-        os.environ.update(shifted)
+    def prepare_loaded() -> None:
+        before = {name: os.environ.get(name) for name in loaded}
+        os.environ.update(loaded)
         try:
             prepare()
         finally:
@@ -94,9 +86,4 @@ def shift_clocks(world: World, by: str) -> None:
                 else:
                     os.environ[name] = value
 
-    def wait_healthy_shifted(started: datetime) -> None:
-        # Its heartbeats are as wrong as its clock.
-        wait_healthy(started - timedelta(minutes=11))
-
-    server.prepare = prepare_shifted  # type: ignore[method-assign]
-    server._wait_healthy = wait_healthy_shifted  # type: ignore[method-assign]
+    world.stack.airflow.prepare = prepare_loaded  # type: ignore[method-assign]

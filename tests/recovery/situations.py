@@ -417,23 +417,25 @@ def idle_run(world: World) -> Seen:
 
 
 def clock_ahead(world: World) -> Seen:
-    return _with_wrong_clocks(world)
+    return _with_wrong_clocks(world, "stalls_ahead", 600)
 
 
 def clock_behind(world: World) -> Seen:
-    return _with_wrong_clocks(world)
+    return _with_wrong_clocks(world, "stalls_behind", -600)
 
 
-def _with_wrong_clocks(world: World) -> Seen:
-    healthy = world.run("stalls_0", "hold")
+def _with_wrong_clocks(world: World, dag_id: str, off: float) -> Seen:
+    healthy, lost = world.run(dag_id, "hold"), world.run(dag_id, "hold")
     healthy.at_risk()
-    lost = world.run("stalls_0", "hold")
     pid, supervisor = lost.at_risk()
+    shown = float(lost.line("clock ")[1]) - time.time()
     lost.hit(supervisor, pid)
     lost.go()
     took = again(lost)
     lost.succeeds()
     wrong = stays(lambda: world.requeues(healthy), "requeues of the healthy run")
+    if abs(shown - off) > 60:
+        wrong.append(f"the clock was {shown:.0f} s off, must be {off:.0f} s")
     healthy.go()
     healthy.succeeds()
     other = measured(healthy)

@@ -122,6 +122,22 @@ def body(flow: Flow, params: dict) -> str:
     return token
 
 
+def set_ahead(context: dict) -> None:
+    """Have a wrong clock from before the take-over on, where libfaketime is loaded."""
+    set_clock(context, "+10m")
+
+
+def set_behind(context: dict) -> None:
+    """The same, the other way."""
+    set_clock(context, "-10m")
+
+
+def set_clock(context: dict, by: str) -> None:
+    """Set this process's own clock, and note what it shows."""
+    os.environ["FAKETIME"] = by
+    note(context["params"]["folder"], f"clock {time.time()}")
+
+
 def stalls(dag_id: str, **options) -> None:
     """Make a DAG of one such task."""
 
@@ -139,6 +155,8 @@ def stalls(dag_id: str, **options) -> None:
 stalls("stalls_0", retries=0)
 stalls("stalls_2", retries=2, retry_delay=LATE)
 stalls("stalls_race", retries=2, retry_delay=SOON)
+stalls("stalls_ahead", retries=0, pre_execute=set_ahead)
+stalls("stalls_behind", retries=0, pre_execute=set_behind)
 # Without its pause between two recoveries, so that it dies as often as it may within seconds.
 stalls("stalls_deadly", retries=0, recovery="rerun")
 
