@@ -60,8 +60,8 @@ def make_clocks_movable(world: World) -> None:
     """
     Load libfaketime into Airflow and everything under it, set to the right time: a task process may set its own.
 
-    Airflow's scheduler and its database must agree on the time (a run whose ``run_after`` is later by the database's clock
-    is not started), so that only processes of tasks can be off.
+    Airflow's scheduler and its database must agree on the time (a run whose ``run_after`` is later by the database's
+    clock is not started), so that only processes of tasks can be off.
     """
     library = faketime()
     assert library is not None, "look for it first"
