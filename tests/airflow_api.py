@@ -101,6 +101,9 @@ def serving(stand_in: AirflowStandIn) -> Iterator[str]:
         def do_POST(self) -> None:
             self._answer()
 
+        def do_PATCH(self) -> None:
+            self._answer()
+
         def _answer(self) -> None:
             parts = urlsplit(self.path)
             length = int(self.headers.get("Content-Length") or 0)

@@ -38,7 +38,8 @@ def run(options: argparse.Namespace) -> int:
     from airflow_aiflow.cli.doctor.checks import CHECKS
     from airflow_aiflow.cli.doctor.finding import Level, carry_out, chosen
     from airflow_aiflow.cli.doctor.report import as_json, as_text, counted, masked
-    from airflow_aiflow.cli.doctor.sources import Sources, surroundings
+    from airflow_aiflow.cli.doctor.sources import Sources
+    from airflow_aiflow.cli.surroundings import surroundings
 
     known = {name for one in CHECKS for name in (one.name, one.name.partition(".")[0])}
     for wrong in sorted({*options.only, *options.skip} - known):

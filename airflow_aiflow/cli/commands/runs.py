@@ -1,4 +1,4 @@
-"""`aiflow runs ...`: what a run has recorded, and clearing it knowing what will happen again."""
+"""`aiflow runs ...`: what a run has recorded; clear it, knowing what will happen again; requeue what is stalled."""
 
 from __future__ import annotations
 
@@ -38,13 +38,25 @@ def add_parser(subparsers: Any) -> None:
     wishes.add_argument("--resume", action="store_true", help="replay what is recorded, also of a success")
     clearing.add_argument("--force", action="store_true", help="also where a task waits for a person's answer")
     clearing.set_defaults(run=run_clear)
+    requeuing = verbs.add_parser(
+        "requeue", parents=parents, help="make stalled tasks of a run runnable again now (exit 1: none was)"
+    )
+    _add_run(requeuing)
+    _add_tasks(requeuing)
+    requeuing.add_argument(
+        "--preview", action="store_true", help="change nothing: say what is stalled, and what is not"
+    )
+    requeuing.add_argument(
+        "--force", action="store_true", help="also where recovery waits or gave up: back-off, quarantine, a paused DAG"
+    )
+    requeuing.set_defaults(run=run_requeue)
 
 
 def _add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("RUN", type=read_run, help="DAG_ID/RUN_ID")
 
 
-def _add_selection(parser: argparse.ArgumentParser) -> None:
+def _add_tasks(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--task",
         type=read_task,
@@ -52,6 +64,10 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
         metavar="TASK",
         help="TASK_ID or TASK_ID[3]; may be given several times (default: the whole run)",
     )
+
+
+def _add_selection(parser: argparse.ArgumentParser) -> None:
+    _add_tasks(parser)
     parser.add_argument("--downstream", action="store_true", help="also what comes after these tasks")
     parser.add_argument("--upstream", action="store_true", help="also what comes before these tasks")
     parser.add_argument("--only-failed", action="store_true", help="leave alone what did not fail")
@@ -76,3 +92,10 @@ def run_clear(options: argparse.Namespace) -> int:
     from airflow_aiflow.cli import run_clear as clearing
 
     return clearing.run_clear(options)
+
+
+def run_requeue(options: argparse.Namespace) -> int:
+    """Requeue stalled tasks, or say why not."""
+    from airflow_aiflow.cli import run_requeue as requeuing
+
+    return requeuing.run_requeue(options)

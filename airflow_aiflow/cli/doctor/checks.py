@@ -62,15 +62,19 @@ def _store_clock(sources: Sources) -> Finding:
 
 
 def _options(sources: Sources) -> Finding:
-    from airflow_aiflow.config import flow_settings
+    from airflow_aiflow.config import flow_settings, recovery_policy
     from airflow_aiflow.durable.lease import LeaseRules
+
+    def read() -> None:
+        recovery_policy()
+        flow_settings()
 
     known = None
     try:
         LeaseRules(sources.seconds("aiflow.lease_ttl"), sources.seconds("aiflow.heartbeat_interval"))
     except AiflowConfigError as why:
         known = str(why)
-    return settings.options(flow_settings, known)
+    return settings.options(read, known)
 
 
 UPGRADE = "`aiflow db upgrade` with the owner's connection"

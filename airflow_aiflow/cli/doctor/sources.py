@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -19,8 +18,8 @@ from airflow_aiflow.cli.api_address import find_api
 from airflow_aiflow.cli.doctor.artifacts import keeps
 from airflow_aiflow.cli.doctor.finding import Finding, Source, UnreadError
 from airflow_aiflow.cli.doctor.settings import number
-from airflow_aiflow.cli.ledger_address import ENV_FILE, connection_fields, find_ledger, stack_in_mind
 from airflow_aiflow.cli.ledger_address import VARIABLE as LEDGER
+from airflow_aiflow.cli.ledger_address import connection_fields, find_ledger, stack_in_mind
 from airflow_aiflow.exceptions import AiflowConfigError
 from airflow_aiflow.storage.schema import EXPECTED
 
@@ -183,27 +182,6 @@ class Sources:
                 "http://USER:PASSWORD@HOST:8080, or start the embedded stack by `aiflow up`"
             )
         return api
-
-
-@contextmanager
-def surroundings(options: argparse.Namespace) -> Iterator[None]:
-    """
-    Put what the embedded stack's file says into the environment, where the environment names no ledger.
-
-    :param options: with ``dsn`` and ``home``.
-    """
-    from airflow_aiflow.local.env_file import read_env
-
-    added: dict[str, str] = {}
-    if not options.dsn and not os.environ.get(LEDGER):
-        found = read_env(options.home / ENV_FILE)
-        added = {name: value for name, value in found.items() if name not in os.environ}
-    os.environ.update(added)
-    try:
-        yield
-    finally:
-        for name in added:
-            os.environ.pop(name, None)
 
 
 def _declared(option: str) -> str | None:
