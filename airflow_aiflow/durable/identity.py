@@ -70,16 +70,17 @@ def digest(*parts: bytes | str | int) -> bytes:
     :param parts: text, bytes and whole numbers; kinds and lengths are hashed with them.
     :return: 32 bytes, SHA-256.
     """
-    pieces: list[bytes] = []
-    for part in parts:
-        if isinstance(part, bytes):
-            head, raw = b"b%d:", part
-        elif isinstance(part, str):
-            head, raw = b"s%d:", part.encode("utf-8", "surrogatepass")
-        else:
-            head, raw = b"i%d:", b"%d" % part
-        pieces += (head % len(raw), raw)
-    return hashlib.sha256(b"".join(pieces)).digest()
+    return hashlib.sha256(b"".join(map(_piece, parts))).digest()
+
+
+def _piece(part: bytes | str | int) -> bytes:
+    if isinstance(part, bytes):
+        return b"b%d:%b" % (len(part), part)
+    if isinstance(part, str):
+        raw = part.encode("utf-8", "surrogatepass")
+        return b"s%d:%b" % (len(raw), raw)
+    raw = b"%d" % part
+    return b"i%d:%b" % (len(raw), raw)
 
 
 def step_key(unit: UnitPath, name: str, fingerprint: bytes, occurrence: int) -> bytes:
@@ -93,6 +94,31 @@ def step_key(unit: UnitPath, name: str, fingerprint: bytes, occurrence: int) -> 
     :return: 32 bytes.
     """
     return digest("step", len(unit), *unit, name, fingerprint, occurrence)
+
+
+class StepKeys:
+    """
+    Address many steps of one name in one unit: what is the same in all is written once. The keys are ``step_key``'s.
+
+    :param unit: the path of keys of the unit that calls.
+    :param name: the steps' name.
+    """
+
+    __slots__ = ("_head",)
+
+    def __init__(self, unit: UnitPath, name: str) -> None:
+        self._head = b"".join(map(_piece, ("step", len(unit), *unit, name))) + b"b32:"
+
+    def of(self, fingerprint: bytes, occurrence: int) -> bytes:
+        """
+        Address one step.
+
+        :param fingerprint: 32 bytes over everything that decides the outcome.
+        :param occurrence: how many equal calls of the unit succeeded before this one.
+        :return: 32 bytes.
+        """
+        last = b"i1:0" if not occurrence else _piece(occurrence)
+        return hashlib.sha256(b"%b%b%b" % (self._head, fingerprint, last)).digest()
 
 
 def _path(*parts: str) -> str:

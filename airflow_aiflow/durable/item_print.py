@@ -146,19 +146,15 @@ def part_printer(
     )
 
 
-def keyed(print_item: Print, key_of: Callable[[Any], str], *, adapters: Adapters = DEFAULT) -> Print:
+def key_adder(*, adapters: Adapters = DEFAULT) -> Callable[[bytes, str], bytes]:
     """
-    Let an item's own key count beside what it is.
+    Make what lets an item's own key count beside what it is: ``fingerprint(digest, key)``, for one after the other.
 
-    :param print_item: prints the item.
-    :param key_of: gives its key.
+    :return: given the item's digest and its key, 32 bytes.
     """
     writer = CanonicalWriter(adapters)
 
-    def printed(item: Any) -> Printed:
-        found = print_item(item)
-        # What ``fingerprint(digest, key)`` gives.
-        text = b"2:%b%b" % (writer.form(found.digest), writer.form(key_of(item)))
-        return found._replace(digest=hashlib.sha256(text).digest())
+    def add(digest: bytes, key: str) -> bytes:
+        return hashlib.sha256(b"2:%b%b" % (writer.form(digest), writer.form(key))).digest()
 
-    return printed
+    return add

@@ -23,6 +23,9 @@ MOST_COMPARED = 32
 #: Changed steps that the summary names; the rest is counted.
 MOST_NAMED = 5
 
+#: Replays that are noted: of a larger map it is told only in part what changed.
+MOST_NOTED = 50_000
+
 #: What is said where the calls have other numbers of arguments.
 OTHERS = "the arguments"
 
@@ -52,14 +55,14 @@ class Changes:
         self._left: dict[tuple[str, str], deque[StepRecord]] | None = None
         self._found: list[_Change] = []
 
-    def replayed(self, step_key: bytes) -> None:
+    def replayed(self, *step_keys: bytes) -> None:
         """
-        Note that a record is still in use.
+        Note that records are still in use.
 
-        :param step_key: its key.
+        :param step_keys: their keys.
         """
-        if self._total:
-            self._replayed.add(step_key)
+        if self._total and len(self._replayed) < MOST_NOTED:
+            self._replayed.update(step_keys)
 
     def of(self, record: StepRecord, printed: Printed | None, place: int) -> str | None:
         """

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from airflow_aiflow.durable.execution import Taken
 from airflow_aiflow.durable.fingerprint import Printed
 from airflow_aiflow.durable.ports import Host, Recorded
-from airflow_aiflow.durable.record import StepRecord, Usage
+from airflow_aiflow.durable.record import Kept, StepRecord, Usage
 from airflow_aiflow.runtime.changes import Changes
 from airflow_aiflow.runtime.meter import Meter
 from airflow_aiflow.runtime.replay import Spent
@@ -43,6 +45,12 @@ def _usage(usage: Usage | None) -> str:
         return ""
     cost = "price unknown" if usage.cost is None else money(usage.cost)
     return f"  {usage.tokens_in:,}+{usage.tokens_out:,} tok  {cost}"
+
+
+def _paid(kept: Kept) -> Usage | None:
+    if kept.tokens_in is None:
+        return None
+    return Usage(tokens_in=kept.tokens_in, tokens_out=kept.tokens_out or 0, cost=kept.cost)
 
 
 class Journal:
@@ -100,21 +108,56 @@ class Journal:
             self.replayed += 1
             self.saved.add(record.usage)
             place = self._place()
-            silent = self.replayed > MOST_REPLAY_LINES
-        if not silent:
-            number = self._numbers.get(record.fence)
+        number = None if theirs else self._numbers.get(record.fence)
+        self._replay_line(place, record.name, record.ended_at, number, theirs=theirs)
+
+    def _replay_line(
+        self, place: str, name: str, ended_at: datetime, number: int | None, *, theirs: bool = False
+    ) -> None:
+        if self.replayed <= MOST_REPLAY_LINES:
             who = ", another map index" if theirs else "" if number is None else f", attempt {number}"
-            ran = f"(ran {record.ended_at:%H:%M:%S}{who})"
-            self._host.log(f"aiflow: {place} {record.name:<{NAME_WIDTH}} replayed                          {ran}")
+            ran = f"(ran {ended_at.astimezone(UTC):%H:%M:%S}{who})"
+            self._host.log(f"aiflow: {place} {name:<{NAME_WIDTH}} replayed                          {ran}")
         elif self.replayed == MOST_REPLAY_LINES + 1:
             self._host.log("aiflow: ... further replays are counted, not listed")
 
-    def step(self, record: StepRecord, printed: Printed | None = None) -> None:
+    def replayed_items(self, name: str, items: Sequence[Kept]) -> None:
+        """
+        Count replayed items of a map.
+
+        :param name: the map's name.
+        :param items: what was recorded.
+        """
+        for kept in items:
+            if self.replayed > MOST_REPLAY_LINES:
+                break
+            self._one_replayed(name, kept)
+            items = items[1:]
+        if not items:
+            return
+        calls = [kept for kept in items if kept.tokens_in is not None]
+        self._changes.replayed(*(kept.step_key for kept in items))
+        with self._lock:
+            self.replayed += len(items)
+            self.number += len(items)
+            for kept in calls:
+                self.saved.add(_paid(kept))
+
+    def _one_replayed(self, name: str, kept: Kept) -> None:
+        self._changes.replayed(kept.step_key)
+        with self._lock:
+            self.replayed += 1
+            self.saved.add(_paid(kept))
+            place = self._place()
+        self._replay_line(place, name, kept.ended_at, self._numbers.get(kept.fence))
+
+    def step(self, record: StepRecord, printed: Printed | None = None, *, listed: bool = True) -> None:
         """
         Count a step that ran.
 
         :param record: what is recorded now.
         :param printed: what tells which of its arguments changed.
+        :param listed: whether it has a line of its own.
         """
         self._meter.ran(record)
         with self._lock:
@@ -123,6 +166,8 @@ class Journal:
             place, number = self._place(), self.number
         what = self._changes.of(record, printed, number)
         changed = f"     changed: {what}" if what else ""
+        if not listed:
+            return
         seconds = record.duration_ms / 1000
         self._host.log(
             f"aiflow: {place} {record.name:<{NAME_WIDTH}} ran     {seconds:6.1f} s{_usage(record.usage)}{changed}"

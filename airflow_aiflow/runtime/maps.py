@@ -2,181 +2,367 @@
 The same function over many items, in threads, each item a unit of its own.
 
 Keys and occurrence numbers are taken in list order before a worker starts, so the order in which workers finish never
-decides what an item replays. Replays need no worker. Only as many items as workers are in hand, so a generator is read
-as it is needed. Whatever ends a map early, what is in hand is recorded first and what never began gives its place back.
+decides what an item replays. Replays need no worker: what is recorded is looked up in chunks. Only as many items as
+workers need are in hand, so a generator is read as it is needed, and results are committed in groups. Whatever ends a
+map early, what is in hand is recorded first and what never began gives its place back.
 """
 
 from __future__ import annotations
 
 import contextlib
 import contextvars
+import hashlib
 import queue
-from collections.abc import Callable, Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
-from airflow_aiflow.durable.policy import check_name
-from airflow_aiflow.exceptions import FlowOptionError
+from airflow_aiflow.durable.failpoint import failpoint
+from airflow_aiflow.durable.fingerprint import Printed
+from airflow_aiflow.durable.identity import StepKeys
+from airflow_aiflow.durable.record import Kept, StepRecord
+from airflow_aiflow.runtime.current import current_unit
+from airflow_aiflow.runtime.group import GroupWriter, Uncommitted
 from airflow_aiflow.runtime.interrupts import author
+from airflow_aiflow.runtime.map_report import MapReport
+from airflow_aiflow.runtime.map_results import MapResults
+from airflow_aiflow.runtime.map_rules import MapRules
+from airflow_aiflow.runtime.map_source import Chunks, ItemSource
 from airflow_aiflow.runtime.replay import Slot
 from airflow_aiflow.runtime.session import Session
-from airflow_aiflow.runtime.steps import StepCall, give_back, prepare, run_live
-
-T = TypeVar("T")
+from airflow_aiflow.runtime.sharing import shared, shares
+from airflow_aiflow.runtime.step_seal import kept_of, refuse_seal, sealed_at, seals
+from airflow_aiflow.runtime.steps import Ran, StepCall, make_record, read_back, run_live
 
 #: Items per worker that are prepared ahead, so that a worker never waits for the list.
 AHEAD = 2
+
+#: Seconds of work that a worker takes at once: quick items are handed over by the dozen, slow ones one by one.
+GRAIN_SECONDS = 0.01
+#: Most items that are handed over at once.
+MOST_GRAIN = 64
+
+#: Most items whose records are looked up in one query.
+MOST_LOOKED_UP = 2_000
 
 #: Seconds between two looks whether a signal has come, or what is in hand has had its time in a shutdown.
 LOOK_SECONDS = 0.2
 
 
+@dataclass(slots=True)
+class _Item:
+    """Be one item in its place."""
+
+    number: int
+    item: Any
+    slot: Slot
+    printed: Printed
+    key: str | None
+    error: BaseException | None = None
+    value: Any = None
+    #: What is recorded of it now; ``None``: nothing, its own flow calls are.
+    record: StepRecord | None = None
+    #: Whether no worker began with it.
+    unbegun: bool = False
+    #: Whether its place was given back.
+    given_back: bool = False
+
+
+#: Given by a worker for a result that the writer has.
+_COMMITTING = object()
+
+
 class MapRun:
     """
-    Run calls in order, several at a time.
+    Run the items of one map, several at a time.
 
     :param session: the attempt at work.
-    :param max_workers: threads.
+    :param source: what is done with each item.
+    :param rules: the author's options.
+    :param results: take what the items give.
+    :param report: tells how far the map is.
     """
 
-    def __init__(self, session: Session, max_workers: int) -> None:
-        self._session = session
-        self._most = max_workers * AHEAD
-        self._pool = ThreadPoolExecutor(max_workers, thread_name_prefix="aiflow-map")
-        self._results: dict[int, Any] = {}
-        self._failed: dict[int, BaseException] = {}
-        #: What has a place, by its number in the list.
-        self._pending: dict[Future[Any], tuple[int, Slot]] = {}
+    def __init__(
+        self, session: Session, source: ItemSource, rules: MapRules, results: MapResults, report: MapReport
+    ) -> None:
+        unit = current_unit()
+        self._session, self._source, self._rules = session, source, rules
+        self._results, self._report = results, report
+        self._path = unit.path
+        self._slots = unit.slots if unit.path else None
+        self._keys = StepKeys(unit.path, source.name)
+        self._numbers = session.replay.numbers(unit.path, source.name)
+        self._seals = seals(session)
+        self._shares = shares(session)
+        self._context = contextvars.copy_context()
+        self._pool = ThreadPoolExecutor(rules.max_workers, thread_name_prefix="aiflow-map")
+        self._futures: set[Future[None]] = set()
+        self._group = GroupWriter(
+            session,
+            source.name,
+            most=rules.batch_commit,
+            interval=rules.flush_interval,
+            told=self._committed,
+            load=self._load,
+        )
         #: A queue whose waiting can be interrupted by a signal, which a future's own waiting can't safely be.
-        self._ended: queue.SimpleQueue[Future[Any]] = queue.SimpleQueue()
+        self._ended: queue.SimpleQueue[Sequence[_Item]] = queue.SimpleQueue()
+        #: What has a place and no outcome yet, by its number in the list.
+        self._open: dict[int, _Item] = {}
+        self._count = 0
+        self._ahead = 0
+        self._grain = 1
+        self._stopped = False
+        #: What ends the map, by its number in the list.
+        self._fatal: dict[int, BaseException] = {}
 
-    def over(self, calls: Iterator[StepCall]) -> list[Any]:
+    def over(self, items: Iterable[Any]) -> None:
         """
-        Give the results in the order of the items.
+        Run the map.
 
-        :param calls: made lazily.
-        :raises BaseException: the first failure in list order, after what is in hand was recorded.
+        :param items: a list or a generator.
+        :raises BaseException: the first failure in list order that is not tolerated; what was in hand is recorded.
         """
         try:
-            count = self._start_all(calls)
-            self._collect(most=0)
+            try:
+                self._feed(Chunks(items))
+                self._collect(lambda: not self._open)
+            except BaseException:
+                self._stopped = True
+                raise
         finally:
             self._leave()
-            # What is left never began, or nobody waited for its end.
-            for future, (_, slot) in self._pending.items():
-                if future.cancelled():
-                    give_back(self._session, slot)
-        if self._failed:
-            raise self._failed[min(self._failed)]
-        return [self._results[index] for index in range(count)]
+        if self._fatal:
+            raise self._fatal[min(self._fatal)]
+        self._report.ended(self._count)
 
-    def _start_all(self, calls: Iterator[StepCall]) -> int:
-        count = 0
-        try:
-            while not self._failed:
-                call = next(calls, None)
-                if call is None:
-                    break
+    def _feed(self, chunks: Chunks) -> None:
+        while not self._stopped and not chunks.ended:
+            items = chunks.next(self._appetite())
+            try:
                 self._session.gate.check()
-                self._start(count, call)
-                count += 1
-                self._collect(most=self._most)
-        except Exception as error:
-            # A replayed item that can't be read, a generator of the author's that raised, a superseded attempt.
-            self._failed[count] = error
-            self._cancel()
-        except BaseException:
-            self._cancel()
-            raise
-        return count
+                self._begin(items)
+            except Exception as error:
+                # A flow that has ended, a ledger that can't be asked: no item's own error.
+                self._stop(self._count, error)
+            if chunks.error is not None:
+                self._stop(self._count, chunks.error)
+            self._collect(self._hungry)
 
-    def _start(self, number: int, call: StepCall) -> None:
-        done, value = prepare(self._session, call)
-        if done:
-            self._results[number] = value
-            return
-        context = contextvars.copy_context()
-        future = self._pool.submit(context.run, run_live, self._session, call, value)
-        self._pending[future] = (number, value)
-        future.add_done_callback(self._ended.put)
+    def _hungry(self) -> bool:
+        """Say whether workers want more items."""
+        return self._group.at_work <= self._rules.max_workers * AHEAD * self._grain and not self._results.full
 
-    def _collect(self, *, most: int) -> None:
-        """Take finished items until at most ``most`` are in hand, or none after a failure."""
+    def _appetite(self) -> int:
+        """Say how many items to read: as many as workers want, and more where most are recorded already."""
+        wanted = self._rules.max_workers * AHEAD * self._grain - self._group.at_work
+        return max(wanted, self._ahead, 1)
+
+    def _begin(self, items: Sequence[Any]) -> None:
+        places = [place for item in items if not self._stopped and (place := self._place(item)) is not None]
+        found = self._look_up(places)
+        self._ahead = min(max(2 * len(places), 1), MOST_LOOKED_UP) if 2 * len(found) > len(places) else 0
+        live: list[_Item] = []
+        replays: list[Kept] = []
+        for place in places:
+            kept = found.get(place.slot.key)
+            if kept is None:
+                live.append(place)
+            elif self._replay(place, kept):
+                replays.append(kept)
+        self._session.journal.replayed_items(self._source.name, replays)
+        self._report.done(len(replays))
+        self._give([place for place in live if not self._from_sibling(place)])
+
+    def _place(self, item: Any) -> _Item | None:
+        """Take an item's place in the list."""
+        number, source = self._count, self._source
+        self._count += 1
         try:
-            while self._pending and (len(self._pending) > most or self._failed):
-                self._take(self._next_ended())
-        except BaseException:
-            self._cancel()
-            raise
+            fingerprint, printed, key = source.print(item)
+        except Exception as error:
+            self._failed(number, None, error)
+            return None
+        occurrence = self._numbers.take(fingerprint)
+        slot = Slot(self._path, source.name, fingerprint, occurrence, self._keys.of(fingerprint, occurrence))
+        if self._slots is not None:
+            self._slots[slot.key] = slot
+        return _Item(number, item, slot, printed, key)
 
-    def _next_ended(self) -> Future[Any]:
+    def _look_up(self, places: Sequence[_Item]) -> Mapping[bytes, Kept]:
+        replay = self._session.replay
+        if not replay.in_memory:
+            return {kept.step_key: kept for kept in self._session.recorder.kept([place.slot.key for place in places])}
+        steps = replay.steps
+        if not steps:
+            return {}
+        records = ((place.slot.key, steps.get(place.slot.key)) for place in places)
+        return {key: kept_of(record) for key, record in records if record is not None}
+
+    def _replay(self, place: _Item, kept: Kept) -> bool:
+        slot, name = place.slot, self._source.name
+        try:
+            hashed = kept.sha256 or hashlib.sha256(kept.inline or b"").digest()
+            if self._seals.of(slot.key, slot.fingerprint, hashed, sealed_at(kept.ended_at)) != kept.seal:
+                refuse_seal(self._session, slot, name, kept)
+            value = None
+            if self._results.wanted:
+                value = self._session.payloads.read(kept.inline, kept.sha256, name, self._source.as_type)
+        except Exception as error:
+            self._give_back(place)
+            self._failed(place.number, place.key, error)
+            return False
+        self._results.put(place.number, value)
+        return True
+
+    def _from_sibling(self, place: _Item) -> bool:
+        if not self._shares or (found := shared(self._session, place.slot)) is None:
+            return False
+        call = self._source.call(place.item, place.slot.fingerprint, place.printed, place.key)
+        try:
+            value = read_back(self._session, call, found, theirs=True)
+        except Exception as error:
+            self._give_back(place)
+            self._failed(place.number, place.key, error)
+            return True
+        self._results.put(place.number, value)
+        self._report.done(1)
+        return True
+
+    def _give(self, live: Sequence[_Item]) -> None:
+        if self._stopped:
+            for place in live:
+                self._give_back(place)
+            return
+        for place in live:
+            self._open[place.number] = place
+        self._group.begun(len(live))
+        grain = self._grain  # a worker may change it meanwhile
+        for at in range(0, len(live), grain):
+            future = self._pool.submit(self._work, live[at : at + grain])
+            self._futures.add(future)
+            future.add_done_callback(self._futures.discard)
+
+    # --- in a worker's thread -----------------------------------------------------------------------------------------
+
+    def _work(self, items: Sequence[_Item]) -> None:
+        began, ran = time.perf_counter(), 0
+        for item in items:
+            if self._stopped:
+                item.unbegun = True
+                self._left(item)
+            else:
+                ran += 1
+                self._context.copy().run(self._run_one, item)
+        if ran:
+            each = (time.perf_counter() - began) / ran
+            self._grain = max(1, min(MOST_GRAIN, int(GRAIN_SECONDS / each), 2 * self._grain))
+        self._ended.put(())
+
+    def _run_one(self, item: _Item) -> None:
+        call = self._source.call(item.item, item.slot.fingerprint, item.printed, item.key)
+        try:
+            given = run_live(self._session, call, item.slot, partial(self._keep, item))
+        except BaseException as error:
+            item.error, item.given_back = error, True
+        else:
+            if given is _COMMITTING:
+                return  # the writer's, and perhaps told of already
+            item.value = given
+        self._left(item)
+
+    def _left(self, item: _Item) -> None:
+        self._group.left()
+        self._ended.put((item,))
+
+    def _keep(self, item: _Item, session: Session, call: StepCall, slot: Slot, ran: Ran, duration_ms: float) -> Any:
+        record = make_record(session, call, slot, ran, duration_ms)
+        if record is None:
+            return ran.value
+        result = Uncommitted(item, record)
+        if self._results.wanted:
+            try:
+                result.value = self._load(record)
+            except Exception as error:  # it is recorded all the same: it was paid for
+                result.error = error
+        failpoint("before_record", call.name)
+        self._group.add(result)
+        return _COMMITTING
+
+    def _load(self, record: StepRecord) -> Any:
+        return self._session.payloads.read(
+            record.result.inline, record.result.sha256, record.name, self._source.as_type
+        )
+
+    def _committed(self, results: Sequence[Uncommitted]) -> None:
+        for result in results:
+            item: _Item = result.item
+            item.value, item.error, item.record = result.value, result.error, result.prior or result.record
+        self._ended.put([result.item for result in results])
+
+    # --- in the map's own thread again --------------------------------------------------------------------------------
+
+    def _collect(self, enough: Callable[[], bool]) -> None:
+        """Take what has ended; wait for more until it is enough, or for all that is at work once the map is to end."""
         while True:
+            with contextlib.suppress(queue.Empty):
+                while True:
+                    self._settle(self._ended.get_nowait())
+            if not self._open or (enough() and not self._stopped):
+                return
             # A signal that comes just before the thread blocks is not seen before it wakes.
             with contextlib.suppress(queue.Empty):
-                return author(self._ended.get, True, LOOK_SECONDS)
+                self._settle(author(self._ended.get, True, LOOK_SECONDS))
 
-    def _take(self, future: Future[Any]) -> None:
-        number, slot = self._pending.pop(future)
-        if future.cancelled():
-            give_back(self._session, slot)
+    def _settle(self, items: Sequence[_Item]) -> None:
+        session, done = self._session, 0
+        for item in items:
+            del self._open[item.number]
+            if item.unbegun:
+                self._give_back(item)
+            elif item.error is not None:
+                if not item.given_back:
+                    self._give_back(item)
+                    item.error.add_note(f"aiflow: in step '{self._source.name}', {session.where}")
+                self._failed(item.number, item.key, item.error)
+            else:
+                done += 1
+                if item.record is not None:
+                    session.journal.step(item.record, item.printed, listed=self._report.lists())
+                    if item.slot.unit:
+                        session.replay.keep(item.record)
+                self._results.put(item.number, item.value)
+        self._report.done(done)
+
+    def _failed(self, number: int, key: str | None, error: BaseException) -> None:
+        if not self._rules.tolerates(error):
+            self._stop(number, error)
             return
-        error = future.exception()
-        if error is None:
-            self._results[number] = future.result()
-        else:
-            self._failed[number] = error
-            self._cancel()
+        self._report.failed(number, key, error)
+        self._results.put(number, None)
+
+    def _stop(self, number: int, error: BaseException) -> None:
+        """Let nothing begin any more."""
+        self._fatal[number] = error
+        self._stopped = True
+
+    def _give_back(self, place: _Item) -> None:
+        if self._slots is not None:
+            self._slots.pop(place.slot.key, None)
+        self._session.replay.give_back(place.slot)
 
     def _leave(self) -> None:
         """Wait until what is in hand is recorded; in a shutdown no longer than it has time for."""
-        gate, in_hand = self._session.gate, set(self._pending)
+        gate, in_hand = self._session.gate, set(self._futures)
         while in_hand and not gate.overdue:
             in_hand = wait_for(in_hand, timeout=LOOK_SECONDS).not_done
-        self._pool.shutdown(wait=not in_hand)
-
-    def _cancel(self) -> None:
-        """Let nothing begin any more."""
-        for future in list(self._pending):
-            future.cancel()
-
-
-def read_items(items: Iterable[T]) -> Iterator[T]:
-    """
-    Read a list or a generator of the author's.
-
-    :param items: what was given to a map.
-    """
-    iterator, end = iter(items), object()
-    while (item := author(next, iterator, end)) is not end:
-        yield item  # type: ignore[misc]
-
-
-def key_of(item: Any, item_key: Callable[[Any], str] | None) -> str | None:
-    """
-    Give an item's own key.
-
-    :param item: the item.
-    :param item_key: the author's function; ``None``: there is none.
-    :raises FlowOptionError: if it gives no text that can be stored; nothing ran for the item.
-    """
-    if item_key is None:
-        return None
-    key = author(item_key, item)
-    check_name("map(item_key=)", key)
-    return key
-
-
-def check_workers(method: str, max_workers: object, on_item_error: object) -> int:
-    """
-    Check the options that maps share.
-
-    :param method: for messages.
-    :return: the number of workers.
-    :raises FlowOptionError: if one is wrong or not built yet.
-    """
-    if isinstance(max_workers, bool) or not isinstance(max_workers, int) or max_workers < 1:
-        raise FlowOptionError(f"{method}(): max_workers must be a whole number from 1, got {max_workers!r}")
-    if on_item_error != "fail":
-        raise FlowOptionError(f"{method}(): on_item_error={on_item_error!r} is not built yet; leave it at 'fail'")
-    return max_workers
+        self._pool.shutdown(wait=not in_hand, cancel_futures=True)
+        self._group.close(wait=not in_hand)
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._settle(self._ended.get_nowait())

@@ -14,7 +14,7 @@ from airflow_aiflow.durable.ports import ArtifactStore, Host
 from airflow_aiflow.durable.record import Stored
 from airflow_aiflow.exceptions import ArtifactError, ArtifactUnavailableError, PayloadDecodeError
 from airflow_aiflow.runtime.payload_types import register
-from airflow_aiflow.storage.payload_cipher import PayloadCipher
+from airflow_aiflow.storage.payload_cipher import MAGIC, PayloadCipher
 
 # Whoever stores or reads a value goes through this module, so numpy, pydantic and pendulum are known from here on.
 register()
@@ -227,6 +227,19 @@ class Payloads:
         :param as_type: the class that rebuilds it.
         """
         return decode(self.raw(stored, name), as_type=as_type)
+
+    def read(self, inline: bytes | None, sha256: bytes | None, name: str, as_type: Any = None) -> Any:
+        """
+        Read a value back from its two columns, one of which is set.
+
+        :param inline: the encoded bytes.
+        :param sha256: the address of the artifact that holds them.
+        :param name: the step's name: a missing artifact is reported by it.
+        :param as_type: the class that rebuilds it.
+        """
+        if inline is None or self._cipher.active or inline.startswith(MAGIC):
+            return self.load(Stored(inline, sha256), name, as_type)
+        return decode(inline, as_type=as_type)
 
     def load_done(self, stored: Stored, name: str, as_type: Any = None) -> Any:
         """

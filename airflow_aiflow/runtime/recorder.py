@@ -36,10 +36,14 @@ MOST_QUEUED = 32
 class _Ticket:
     """Be what one unit wants to have committed."""
 
-    __slots__ = ("done", "error", "events", "prior", "steps")
+    __slots__ = ("divisible", "done", "error", "events", "prior", "steps")
 
-    def __init__(self, steps: tuple[StepRecord, ...] = (), events: tuple[EventRecord, ...] = ()) -> None:
+    def __init__(
+        self, steps: tuple[StepRecord, ...] = (), events: tuple[EventRecord, ...] = (), *, divisible: bool = False
+    ) -> None:
         self.steps = steps
+        #: Whether who brings it tries again in smaller parts, where the ledger refuses it as a whole.
+        self.divisible = divisible
         self.events = events
         self.prior: list[StepRecord | None] = []
         self.error: BaseException | None = None
@@ -111,6 +115,35 @@ class Recorder:
         """
         ticket = _Ticket((record,), (self._event("step", event),))
         self._commit(ticket)
+        return ticket.prior[0]
+
+    def group(
+        self, records: Sequence[StepRecord], event: dict[str, Any]
+    ) -> Sequence[StepRecord | BaseException | None]:
+        """
+        Commit the results of several items together, with one event.
+
+        A row that the ledger refuses costs nobody else's: then each is committed by itself.
+
+        :param records: the results.
+        :param event: data of the ``items`` event.
+        :return: for each the record that was there first, ``None`` where this one was written, or why it was not.
+        """
+        ticket = _Ticket(tuple(records), (self._event("items", event),), divisible=len(records) > 1)
+        try:
+            self._commit(ticket)
+        except LedgerUnavailableError as error:
+            return [error] * len(records)
+        except Exception as error:
+            return [error] if len(records) == 1 else [self._alone(record) for record in records]
+        return ticket.prior
+
+    def _alone(self, record: StepRecord) -> StepRecord | BaseException | None:
+        ticket = _Ticket((record,))
+        try:
+            self._commit(ticket)
+        except Exception as error:  # this one's
+            return error
         return ticket.prior[0]
 
     def later(self, record: StepRecord, kind: str, event: dict[str, Any]) -> None:
@@ -307,6 +340,8 @@ class Recorder:
 
     def _fail(self, ticket: _Ticket, error: Exception) -> None:
         ticket.done, ticket.error = True, error
+        if ticket.divisible and not isinstance(error, LedgerUnavailableError):
+            return
         if ticket.steps:
             what = f"the result of '{ticket.steps[0].name}'"
             self._spooled(error, what, lambda spool: spool.keep_steps(self._lease, self._generation, ticket.steps))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import NoneType
 from typing import Any
 
 import tenacity
@@ -18,8 +19,8 @@ from airflow_aiflow.durable.failpoint import failpoint
 from airflow_aiflow.durable.fingerprint import Printed
 from airflow_aiflow.durable.policy import check_name, is_count
 from airflow_aiflow.durable.record import StepRecord, Usage
-from airflow_aiflow.durable.seal import seal
 from airflow_aiflow.exceptions import (
+    BudgetExceededError,
     FlowClosedError,
     FlowOptionError,
     FlowSignal,
@@ -32,7 +33,7 @@ from airflow_aiflow.runtime.interrupts import author
 from airflow_aiflow.runtime.replay import Slot
 from airflow_aiflow.runtime.session import Session
 from airflow_aiflow.runtime.sharing import shared, shares
-from airflow_aiflow.runtime.step_seal import check_seal, sealed_parts
+from airflow_aiflow.runtime.step_seal import check_seal, new_seal
 
 #: Longest pause between two tries of a step inside one attempt: longer waits belong to Airflow's retry, which gives the
 #: slot back.
@@ -72,6 +73,13 @@ class StepCall:
     unit_key: str | None = None
 
 
+#: Classes of most results, of which none is a promise: three questions less, a million times.
+_NO_PROMISES = frozenset({str, int, float, bool, NoneType, list, dict, tuple, bytes})
+
+#: Given session, call, place, what it gave, and how many milliseconds it took.
+Keep = Callable[[Session, StepCall, Slot, Ran, float], Any]
+
+
 def refuse_unfit(method: str, name: str, fn: Callable[..., Any]) -> None:
     """
     Refuse a function whose call would not run its body: ``async def`` in a sync flow, and generators.
@@ -103,6 +111,8 @@ def refuse_unrun(value: Any) -> Any:
     :return: the value.
     :raises TypeError: with the way out.
     """
+    if type(value) in _NO_PROMISES:
+        return value
     value = driven(value)
     if inspect.isawaitable(value) or inspect.isgenerator(value) or inspect.isasyncgen(value):
         close = getattr(value, "close", None)
@@ -203,11 +213,12 @@ def give_back(session: Session, slot: Slot) -> None:
     session.replay.give_back(slot)
 
 
-def run_live(session: Session, call: StepCall, slot: Slot) -> Any:
+def run_live(session: Session, call: StepCall, slot: Slot, keep: Keep | None = None) -> Any:
     """
     Run a step that is not recorded, and record it.
 
     :param slot: its place; given back if it fails.
+    :param keep: records what it gave, and says what is given for it; ``None``: at once, the stored form.
     """
     clock, outer = session.services.clock, current_unit()
     timeout = call.timeout if call.timeout is not None else session.step_timeout
@@ -226,7 +237,7 @@ def run_live(session: Session, call: StepCall, slot: Slot) -> Any:
                 _hand_on(session, unit, outer)
                 return ran.value
             failpoint("after_act", call.name)
-            value = _record(session, call, slot, ran, (clock.monotonic() - began) * 1000)
+            value = (keep or _record)(session, call, slot, ran, (clock.monotonic() - began) * 1000)
             session.replay.forget(unit.slots)
             return value
     except BaseException as error:
@@ -267,8 +278,13 @@ def _run(session: Session, call: StepCall, unit: Unit, timeout: float | None) ->
 
     if not call.retries:
         return once()
+
+    def may_help(error: BaseException) -> bool:
+        # A budget stays used up.
+        return isinstance(error, Exception) and not isinstance(error, BudgetExceededError)
+
     retrying = tenacity.Retrying(
-        retry=tenacity.retry_if_exception(lambda error: isinstance(error, Exception) and not unit.cut),
+        retry=tenacity.retry_if_exception(lambda error: may_help(error) and not unit.cut),
         wait=tenacity.wait_random_exponential(multiplier=1, max=LONGEST_PAUSE),
         stop=tenacity.stop_after_attempt(call.retries + 1),
         sleep=session.pause,
@@ -277,21 +293,27 @@ def _run(session: Session, call: StepCall, unit: Unit, timeout: float | None) ->
     return retrying(once)
 
 
-def _record(session: Session, call: StepCall, slot: Slot, ran: Ran, duration_ms: float) -> Any:
+def make_record(session: Session, call: StepCall, slot: Slot, ran: Ran, duration_ms: float) -> StepRecord | None:
+    """
+    Make the record of what a step gave; a large result is in the artifact store before this returns.
+
+    :return: ``None``: it holds a secret that would be stored in clear, so it is not recorded.
+    :raises PayloadEncodeError: if it can't be stored.
+    """
     secret = session.payloads.secret_in_clear(ran.value)
     if secret:
         session.services.host.log(
             f"the result of '{call.name}' holds a secret at {secret}: it is not recorded and will run again",
             warning=True,
         )
-        return ran.value
+        return None
     try:
         stored = session.payloads.save(ran.value, call.name, call.as_type)
     except PayloadEncodeError as error:
         session.keep_unstorable(call.name, ran.value, error)
         raise
     ended_at = session.services.clock.now()
-    record = StepRecord(
+    return StepRecord(
         step_key=slot.key,
         kind=call.kind,
         name=call.name,
@@ -300,12 +322,18 @@ def _record(session: Session, call: StepCall, slot: Slot, ran: Ran, duration_ms:
         occurrence=slot.occurrence,
         fence=session.taken.lease.fence,
         result=stored,
-        seal=seal(**sealed_parts(session, slot.key, slot.fingerprint, stored, ended_at)),
+        seal=new_seal(session, slot.key, slot.fingerprint, stored, ended_at),
         ended_at=ended_at,
         duration_ms=duration_ms,
         usage=ran.usage,
         prints=None if call.printed is None else call.printed.prints,
     )
+
+
+def _record(session: Session, call: StepCall, slot: Slot, ran: Ran, duration_ms: float) -> Any:
+    record = make_record(session, call, slot, ran, duration_ms)
+    if record is None:
+        return ran.value
     failpoint("before_record", call.name)
     prior = session.recorder.step(record, {"name": call.name, "kind": call.kind, "ms": round(duration_ms, 1)})
     failpoint("after_record", call.name)

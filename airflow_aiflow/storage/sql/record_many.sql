@@ -1,4 +1,5 @@
--- Any number of steps and events in one commit; what is there already stays as it is.
+-- Any number of steps and events in one commit; what is there already stays as it is. Arrays go in binary form: as text,
+-- which is the driver's way with them, a thousand hashes cost it ten times as long.
 with s as (
     insert into aiflow.step (
         execution_id, generation, step_key, kind, name, unit, fingerprint, occurrence, fence, result, result_sha256,
@@ -6,11 +7,11 @@ with s as (
     )
     select %(execution_id)s, %(generation)s, t.*
     from unnest(
-        %(step_key)s::bytea[], %(kind)s::text[], %(name)s::text[], %(unit)s::text[], %(fingerprint)s::bytea[],
-        %(occurrence)s::integer[], %(step_fence)s::bigint[], %(result)s::bytea[], %(result_sha256)s::bytea[],
-        %(seal)s::bytea[], %(ended_at)s::timestamptz[], %(duration_ms)s::double precision[], %(model)s::text[],
-        %(response_id)s::text[], %(tokens_in)s::bigint[], %(tokens_out)s::bigint[], %(cost)s::numeric[],
-        %(prints)s::bytea[]
+        %(step_key)b::bytea[], %(kind)b::text[], %(name)b::text[], %(unit)b::text[], %(fingerprint)b::bytea[],
+        %(occurrence)b::integer[], %(step_fence)b::bigint[], %(result)b::bytea[], %(result_sha256)b::bytea[],
+        %(seal)b::bytea[], %(ended_at)b::timestamptz[], %(duration_ms)b::double precision[], %(model)b::text[],
+        %(response_id)b::text[], %(tokens_in)b::bigint[], %(tokens_out)b::bigint[], %(cost)b::numeric[],
+        %(prints)b::bytea[]
     ) t
     on conflict do nothing
     returning step_key
@@ -18,7 +19,7 @@ with s as (
 e as (
     insert into aiflow.event (execution_id, fence, seq, kind, data)
     select x.execution_id, x.fence, %(first_seq)s + t.place - 1, t.kind, t.data
-    from aiflow.execution x, unnest(%(event_kind)s::text[], %(event_data)s::bytea[])
+    from aiflow.execution x, unnest(%(event_kind)b::text[], %(event_data)b::bytea[])
         with ordinality t (kind, data, place)
     where x.execution_id = %(execution_id)s and x.fence = %(fence)s
     on conflict do nothing

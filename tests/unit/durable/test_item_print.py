@@ -10,7 +10,7 @@ import pytest
 
 from airflow_aiflow.durable.canonical import Secrets
 from airflow_aiflow.durable.fingerprint import fingerprint, print_parts, print_step
-from airflow_aiflow.durable.item_print import item_printer, keyed, part_printer
+from airflow_aiflow.durable.item_print import item_printer, key_adder, part_printer
 from airflow_aiflow.durable.seal import Seals, seal
 from airflow_aiflow.exceptions import StepInputError
 
@@ -86,10 +86,9 @@ def test_a_part_of_several() -> None:
 
 
 def test_a_key_counts_beside_the_item() -> None:
-    plain = item_printer("name", one, ())
-    quick = keyed(plain, str)
+    plain, add = item_printer("name", one, ()), key_adder()
     for item in ("a", 5, "\u00e4"):
-        assert quick(item).digest == fingerprint(plain(item).digest, str(item))
+        assert add(plain(item).digest, str(item)) == fingerprint(plain(item).digest, str(item))
 
 
 def test_what_has_no_form_is_refused_with_its_path() -> None:

@@ -128,7 +128,13 @@ def test_spent_counts_over_attempts_and_replays_count_nothing() -> None:
     ("options", "words"),
     [
         ({"max_workers": 0}, "max_workers must be a whole number from 1, got 0"),
-        ({"on_item_error": "skip"}, "on_item_error='skip' is not built yet"),
+        ({"max_item_attempts": True}, "max_item_attempts must be a whole number from 1"),
+        ({"batch_commit": 0}, "batch_commit must be a whole number from 1, got 0"),
+        ({"flush_interval": 61}, "flush_interval must be 0 to 60 seconds, got 61"),
+        ({"on_item_error": "ignore"}, "on_item_error must be 'fail', 'skip' or the share"),
+        ({"on_item_error": 1.5}, "on_item_error must be 'fail', 'skip' or the share"),
+        ({"on_item_error": True}, "on_item_error must be 'fail', 'skip' or the share"),
+        ({"results": "parquet"}, "results must be 'list' or 'none', got 'parquet'"),
     ],
 )
 def test_wrong_options(options: dict[str, object], words: str) -> None:

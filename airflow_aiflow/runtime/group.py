@@ -1,0 +1,208 @@
+"""
+Commit the results of a map in groups, by one writer.
+
+A result waits at most ``interval`` seconds, and no longer than anybody is at work beside it; at most ``most`` results
+are uncommitted at any moment, those of a commit under way included: that is what a crash can lose. Whoever brings one
+more waits until there is room. Nothing is told of a result before it is committed.
+
+From its outcome to its commit a result counts as in hand, so that an attempt which must end ends after it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_aiflow.durable.failpoint import failpoint
+from airflow_aiflow.durable.record import StepRecord
+from airflow_aiflow.runtime.session import Session
+from airflow_aiflow.runtime.step_seal import check_seal
+
+#: Most results that are uncommitted: at 2 KB each a commit of a megabyte, which takes tens of milliseconds.
+BATCH_COMMIT = 500
+
+#: Seconds that a result waits for others: a tenth of what a short model call takes, and five commits a second.
+FLUSH_INTERVAL = 0.2
+
+#: Seconds between two commits while nobody is at work for a moment: quick items would else be committed one by one.
+IDLE_INTERVAL = 0.005
+
+
+@dataclass(slots=True)
+class Uncommitted:
+    """
+    Hold a result on its way.
+
+    :param item: whose it is; told back as it was given.
+    :param record: what is to be committed.
+    :param value: the decoded stored form; that of another record where somebody else's was first.
+    :param error: why it was not recorded, or can't be read back.
+    """
+
+    item: Any
+    record: StepRecord
+    value: Any = None
+    error: BaseException | None = None
+    #: Whose record was there first; ``None``: this one was written.
+    prior: StepRecord | None = None
+
+
+class GroupWriter:
+    """
+    Be the one writer of a map. Safe for use from its workers.
+
+    :param session: the attempt at work.
+    :param name: the map's name.
+    :param most: most results that are uncommitted.
+    :param interval: seconds that a result waits at most.
+    :param told: called, from the writer's thread, with what was committed or could not be.
+    :param load: reads a record of somebody else's.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        name: str,
+        *,
+        most: int,
+        interval: float,
+        told: Callable[[Sequence[Uncommitted]], None],
+        load: Callable[[StepRecord], Any],
+    ) -> None:
+        self._session = session
+        self._name = name
+        self._most = most
+        self._interval = interval
+        self._told = told
+        self._load = load
+        self._condition = threading.Condition()
+        self._queue: list[Uncommitted] = []
+        self._committing = 0
+        self._at_work = 0
+        self._first_at = 0.0
+        self._done_at = 0.0
+        self._ends = False
+        self._thread: threading.Thread | None = None
+
+    @property
+    def at_work(self) -> int:
+        """How many items are with workers, or on their way there."""
+        return self._at_work
+
+    def begun(self, number: int) -> None:
+        """
+        Note that items are handed to workers.
+
+        :param number: how many; each ends by ``add`` or ``left``.
+        """
+        with self._condition:
+            self._at_work += number
+
+    def left(self) -> None:
+        """Note that an item ended without a result of its own."""
+        with self._condition:
+            self._at_work -= 1
+            if not self._at_work and self._queue:
+                self._condition.notify_all()
+
+    def add(self, result: Uncommitted) -> None:
+        """
+        Take an item's result; waits while there is no room.
+
+        :param result: of an item that is at work.
+        """
+        with self._condition:
+            while len(self._queue) + self._committing >= self._most:
+                self._condition.wait()
+            if not self._queue:
+                self._begin()
+            self._queue.append(result)
+            self._at_work -= 1
+            if not self._at_work or len(self._queue) * 2 >= self._most:
+                self._condition.notify_all()
+
+    def _begin(self) -> None:
+        self._first_at = time.monotonic()
+        self._session.gate.hold(self, self._name)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="aiflow-map-writer", daemon=True)
+            self._thread.start()
+        else:
+            self._condition.notify_all()
+
+    def close(self, *, wait: bool) -> None:
+        """
+        Commit what is there and end; nobody may be at work any more.
+
+        :param wait: whether to wait for that.
+        """
+        with self._condition:
+            self._ends = True
+            self._condition.notify_all()
+        if wait and self._thread is not None:
+            self._thread.join()
+
+    def _work(self) -> None:
+        while (results := self._next()) is not None:
+            try:
+                self._commit(results)
+            except BaseException as error:  # whatever it is, nobody may take an unwritten result for a written one
+                for result in results:
+                    result.error = result.error or error
+            with self._condition:
+                self._committing, self._done_at = 0, time.monotonic()
+                if not self._queue:
+                    self._session.gate.drop(self)
+                self._condition.notify_all()
+            self._told(results)
+
+    def _next(self) -> list[Uncommitted] | None:
+        with self._condition:
+            while True:
+                if self._queue:
+                    left = self._due_in()
+                    if left <= 0:
+                        break
+                    self._condition.wait(left)
+                elif self._ends:
+                    return None
+                else:
+                    self._condition.wait()
+            results, self._queue = self._queue, []
+            self._committing = len(results)
+            return results
+
+    def _due_in(self) -> float:
+        now = time.monotonic()
+        if self._ends or len(self._queue) * 2 >= self._most:
+            return 0.0
+        due = self._first_at + self._interval
+        return (due if self._at_work else min(due, self._done_at + IDLE_INTERVAL)) - now
+
+    def _commit(self, results: Sequence[Uncommitted]) -> None:
+        answers = self._session.recorder.group(
+            [result.record for result in results],
+            {
+                "name": self._name,
+                "kind": results[0].record.kind,
+                "count": len(results),
+                "ms": round(sum(result.record.duration_ms for result in results), 1),
+            },
+        )
+        for result, answer in zip(results, answers, strict=True):
+            failpoint("after_record", self._name)
+            if isinstance(answer, BaseException):
+                result.error = answer
+            elif answer is not None:
+                self._take_over(result, answer)
+
+    def _take_over(self, result: Uncommitted, prior: StepRecord) -> None:
+        result.prior = prior
+        try:
+            check_seal(self._session, prior)
+            result.value, result.error = self._load(prior), None
+        except Exception as error:  # the author's class may refuse it
+            result.error = error

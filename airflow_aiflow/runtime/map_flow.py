@@ -1,0 +1,84 @@
+"""Put a map together from an author's words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from airflow_aiflow.durable.item_print import item_printer
+from airflow_aiflow.exceptions import FlowOptionError
+from airflow_aiflow.runtime.current import flow_call
+from airflow_aiflow.runtime.map_report import MapReport
+from airflow_aiflow.runtime.map_results import ListedResults, MapResults, NoResults
+from airflow_aiflow.runtime.map_rules import MapRules
+from airflow_aiflow.runtime.map_source import ItemSource
+from airflow_aiflow.runtime.maps import MapRun
+from airflow_aiflow.runtime.payloads import result_type
+from airflow_aiflow.runtime.session import Session
+from airflow_aiflow.runtime.steps import call_author, refuse_unfit
+
+
+def function_source(
+    session: Session,
+    name: str,
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    *,
+    item_key: Callable[[Any], str] | None,
+    version: str | int | None,
+    rules: MapRules,
+) -> ItemSource:
+    """
+    Say what ``map`` does with each item.
+
+    :param session: the attempt at work.
+    :param name: the map's name.
+    :param fn: called with the item and ``args``.
+    :param args: further arguments, the same for all items.
+    :param item_key: gives an item's own key; ``None``: its fingerprint and occurrence.
+    :param version: changes the fingerprint.
+    :param rules: the author's options.
+    """
+    refuse_unfit("map", name, fn)
+    return ItemSource(
+        kind="item",
+        name=name,
+        printed=item_printer(name, fn, args, version=version, secrets=session.secrets),
+        run=lambda item: call_author(fn, item, *args),
+        as_type=result_type(fn),
+        item_key=item_key,
+        retries=rules.retries,
+    )
+
+
+def run_map(session: Session, source: ItemSource, items: Iterable[Any], rules: MapRules, results: str) -> Any:
+    """
+    Run a map.
+
+    :param session: the attempt at work.
+    :param source: what is done with each item.
+    :param items: a list or a generator.
+    :param rules: the author's options.
+    :param results: ``list``: all in the order of the items; ``none``: how many items there were.
+    :raises FlowOptionError: if ``results`` is another word; nothing ran.
+    """
+    if results not in ("list", "none"):
+        raise FlowOptionError(f"map(): results must be 'list' or 'none', got {results!r}")
+    with flow_call(session):
+        kept = ListedResults()
+        taken: MapResults = kept if results == "list" else NoResults()
+        report = _report(session, source.name, items)
+        MapRun(session, source, rules, taken, report).over(items)
+        return kept.values if results == "list" else report.count
+
+
+def _report(session: Session, name: str, items: Iterable[Any]) -> MapReport:
+    services, recorder = session.services, session.recorder
+    total = len(items) if hasattr(items, "__len__") else None
+    return MapReport(
+        name,
+        total,
+        services.clock,
+        lambda line, warning: services.host.log(services.host.redact(line), warning=warning),
+        lambda done, of, message: recorder.note("progress", {"done": done, "total": of, "message": message}),
+    )
