@@ -46,6 +46,7 @@ def flow_settings() -> FlowSettings:
         start_within=_seconds("start_within"),
         reschedule_delay=_seconds("reschedule_delay"),
         in_doubt_timeout=_seconds("in_doubt_timeout"),
+        model_wait=_seconds("model_wait"),
         shutdown_grace=_seconds("shutdown_grace"),
         spool_dir=_spool_dir(),
         seal_key=_seal_key(),

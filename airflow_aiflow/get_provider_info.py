@@ -163,6 +163,11 @@ def _times() -> dict[str, Any]:
         "in_doubt_timeout": _option(
             "float", "86400", "How long a question to a person stands before the task fails; the doubt stays open."
         ),
+        "model_wait": _option(
+            "float",
+            "86400",
+            "How long a task waits, over its reschedules, for a model that answers 'not now'; then it fails.",
+        ),
         "reschedule_delay": _option(
             "float",
             "30",

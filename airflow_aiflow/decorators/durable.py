@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_aiflow.durable.attempt import OnClear, Recovery
+    from airflow_aiflow.durable.budget import Budget
     from airflow_aiflow.hooks.context import Work
     from airflow_aiflow.runtime.flow import Flow
 
@@ -56,7 +57,8 @@ class DurableDecoratedOperator(AsksPersons, DecoratedOperator, PythonOperator):
         back-off), ``careful`` (once its open calls surely ended, and somebody is told), ``off`` (nothing but a report)
         or ``auto`` (one of the first three, by how long the task took before).
     :param max_recoveries: how often recovery makes the task runnable again; ``None``: the deployment's word.
-    :param budget: not built yet.
+    :param budget: what the task's model calls may cost, over all attempts and map indexes of a run: US dollars (``5``
+        or ``"$5"``), tokens (``"200000 tokens"``), or both.
     :param labels: not built yet.
     :param share_mapped: whether a mapped task may take over what its siblings recorded before a clear: a list that
         shifted above it then costs nothing.
@@ -78,7 +80,7 @@ class DurableDecoratedOperator(AsksPersons, DecoratedOperator, PythonOperator):
         lease: timedelta | float | None = None,
         recovery: Recovery = "auto",
         max_recoveries: int | None = None,
-        budget: str | None = None,
+        budget: float | str | Budget | None = None,
         labels: Mapping[str, str] | None = None,
         share_mapped: bool = True,
         show_return_value_in_logs: bool = False,
@@ -128,6 +130,7 @@ class DurableDecoratedOperator(AsksPersons, DecoratedOperator, PythonOperator):
             share_mapped=options.share_mapped,
             recovery=options.recovery,
             max_recoveries=options.max_recoveries,
+            budget=options.budget,
         )
         value = super().execute(context)
         return for_xcom(value, self._work, multiple_outputs=self.multiple_outputs)

@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from airflow_aiflow.durable.attempt import OnClear, Recovery
+from airflow_aiflow.durable.budget import Budget, read_budget
 from airflow_aiflow.durable.lease import LeaseRules
 from airflow_aiflow.durable.policy import seconds
 from airflow_aiflow.exceptions import AiflowConfigError, FlowOptionError
 from airflow_aiflow.hooks.attempt import check_on_clear
 
 #: Option -> what leaves it unused.
-NOT_BUILT: Mapping[str, Any] = {"budget": None, "labels": None}
+NOT_BUILT: Mapping[str, Any] = {"labels": None}
 
 RECOVERIES: tuple[Recovery, ...] = get_args(Recovery)
 
@@ -34,6 +35,7 @@ class TaskOptions:
     :param compensate_on_failure: whether effects with ``compensate=`` are taken back where the task fails for good.
     :param recovery: how recovery brings the task back where it stalls.
     :param max_recoveries: how often; ``None``: the deployment's word.
+    :param budget: of the task's model calls; ``None``: no limit.
     """
 
     on_clear: OnClear | None = None
@@ -43,6 +45,7 @@ class TaskOptions:
     compensate_on_failure: bool = False
     recovery: Recovery = "auto"
     max_recoveries: int | None = None
+    budget: Budget | None = None
 
 
 def task_options(given: Mapping[str, Any]) -> TaskOptions:
@@ -63,6 +66,7 @@ def task_options(given: Mapping[str, Any]) -> TaskOptions:
         compensate_on_failure=_yes_or_no("compensate_on_failure", given.get("compensate_on_failure", False)),
         recovery=_recovery(given.get("recovery", "auto")),
         max_recoveries=_max_recoveries(given.get("max_recoveries")),
+        budget=read_budget(given.get("budget")),
     )
 
 

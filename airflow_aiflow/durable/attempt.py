@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 from uuid import UUID
 
 from airflow_aiflow.durable.identity import ExecutionId, digest
+
+if TYPE_CHECKING:
+    from airflow_aiflow.durable.budget import Budget
 
 OnClear = Literal["auto", "resume", "fresh"]
 
@@ -81,6 +84,8 @@ class Attempt:
     recovery: Recovery = "auto"
     #: How often recovery may make the execution runnable again; ``None``: the deployment's word.
     max_recoveries: int | None = None
+    #: Of the model calls of the task, over all its attempts and map indexes; ``None``: no limit.
+    budget: Budget | None = None
 
 
 def digest_upstream(ran: Iterable[tuple[str, int, float | None]]) -> bytes:

@@ -1,9 +1,9 @@
 """
 Named limits of calls: so many requests and tokens a minute, so many calls at once, over all workers.
 
-A worker borrows a share and spends it by itself, so that the ledger is asked once a second and not once a call. What is
-lent counts as spent until it is given back, or until its time and one window more have passed: no moment exists at which
-more than the limit was lent for the window around it. A worker that dies gives its share back by that lapse.
+A worker borrows a share and spends it by itself, so that the ledger is asked once a second and not once a call. What
+is lent counts as spent until it is given back, or until its time and one window more have passed: no moment exists at
+which more than the limit was lent for the window around it. A worker that dies gives its share back by that lapse.
 """
 
 from __future__ import annotations

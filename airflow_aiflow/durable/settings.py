@@ -32,6 +32,8 @@ class FlowSettings:
     ledger_patience: float = 60.0
     #: How long a task waits for a person's word on a doubt; then it fails, and the doubt stays.
     in_doubt_timeout: float = 86_400.0
+    #: How long a task waits, over its reschedules, for a model that answers "not now"; then it fails.
+    model_wait: float = 86_400.0
     #: Seconds that the unit in hand gets to end, once the process is told to.
     shutdown_grace: float = 20.0
     spool_dir: Path | None = None

@@ -18,6 +18,8 @@ from airflow_aiflow.hooks.upstream import upstream_digest
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from airflow_aiflow.durable.budget import Budget
+
 ON_CLEAR: tuple[OnClear, ...] = get_args(OnClear)
 
 
@@ -41,6 +43,7 @@ def attempt_from_context(
     share_mapped: bool = True,
     recovery: Recovery = "auto",
     max_recoveries: int | None = None,
+    budget: Budget | None = None,
 ) -> Attempt:
     """
     Describe the attempt that this process makes.
@@ -50,6 +53,7 @@ def attempt_from_context(
     :param share_mapped: whether a mapped task may take over what its siblings recorded before a clear.
     :param recovery: the task's word on recovery.
     :param max_recoveries: how often recovery may make it runnable again; ``None``: the deployment's word.
+    :param budget: of the task's model calls; ``None``: no limit.
     :raises AiflowConfigError: if the run's ``conf`` holds a word that is none.
     """
     from airflow_aiflow.runtime.process import this_owner
@@ -75,6 +79,7 @@ def attempt_from_context(
         upstream_digest=upstream_digest(ti, task, execution),
         recovery=recovery,
         max_recoveries=max_recoveries,
+        budget=budget,
     )
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_aiflow.durable.attempt import Attempt, OnClear, Recovery
+    from airflow_aiflow.durable.budget import Budget
     from airflow_aiflow.durable.lease import LeaseRules
     from airflow_aiflow.runtime.flow import Flow
     from airflow_aiflow.runtime.session import Services
@@ -118,6 +119,7 @@ def work_from_context(
     share_mapped: bool = True,
     recovery: Recovery = "auto",
     max_recoveries: int | None = None,
+    budget: Budget | None = None,
 ) -> Work:
     """
     Prepare the attempt that this process makes.
@@ -127,6 +129,7 @@ def work_from_context(
     :param share_mapped: whether a mapped task may take over what its siblings recorded before a clear.
     :param recovery: the task's word on recovery.
     :param max_recoveries: how often recovery may make it runnable again; ``None``: the deployment's word.
+    :param budget: of the task's model calls; ``None``: no limit.
     :raises AiflowConfigError: if a connection or an option is missing or wrong.
     """
     if is_supervised():
@@ -140,6 +143,7 @@ def work_from_context(
         share_mapped=share_mapped,
         recovery=recovery,
         max_recoveries=max_recoveries,
+        budget=budget,
     )
     door = door_of(context, attempt.execution, host, reschedule_delay=services.settings.reschedule_delay)
     return Work(attempt, services, host, door=door)

@@ -14,6 +14,7 @@ from airflow_aiflow.exceptions import (
     AttemptAsks,
     AttemptParked,
     AttemptSuperseded,
+    BudgetExceededError,
     EffectDeclinedError,
     EffectExpiredError,
     EffectInDoubtError,
@@ -23,7 +24,14 @@ from airflow_aiflow.exceptions import (
 from airflow_aiflow.hooks.supervisor import end_failed, end_superseded, is_supervised
 
 #: After these, only a person's word or clear can help.
-NEEDS_A_PERSON = (EffectInDoubtError, EffectDeclinedError, EffectExpiredError, JobFailedError, QuestionTimeoutError)
+NEEDS_A_PERSON = (
+    BudgetExceededError,
+    EffectInDoubtError,
+    EffectDeclinedError,
+    EffectExpiredError,
+    JobFailedError,
+    QuestionTimeoutError,
+)
 
 
 def ends_retries(error: BaseException) -> bool:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, Protocol
 
+from airflow_aiflow.durable.budget import Budget
 from airflow_aiflow.durable.record import Usage
 
 #: Seconds for one call, output retries and fallbacks included: long answers of large models take about a minute.
@@ -18,6 +20,17 @@ DEFAULT_TIMEOUT = 120.0
 
 #: Settings of a model that say how to make the call; the answer is the same without them.
 SETTINGS_OF_THE_TRANSPORT = frozenset({"timeout", "max_retries", "request_timeout", "first_event_timeout"})
+
+
+def check_text(name: str, text: object) -> None:
+    """
+    Check a text of a call.
+
+    :param name: of the parameter.
+    :raises TypeError: if it is none.
+    """
+    if not isinstance(text, str):
+        raise TypeError(f"{name} must be a str, got {type(text).__name__}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +51,8 @@ class LlmRequest:
     :param timeout: seconds for the whole call.
     :param stream: read the answer as it is written.
     :param on_text: gets each piece of a streamed text answer; called from another thread, must be quick.
+    :param rate_limit: the name of the limit that the call counts against.
+    :param budget: of all calls of this step's name in the task, beside the task's own.
     :param run_options: handed on to pydantic-ai's ``Agent.run`` as they are.
     """
 
@@ -51,13 +66,14 @@ class LlmRequest:
     fallback_conn_ids: tuple[str, ...] | None = None
     timeout: float = DEFAULT_TIMEOUT
     stream: bool = False
-    on_text: Callable[[str], None] | None = field(default=None, repr=False)
+    on_text: Callable[[str], object] | None = field(default=None, repr=False)
+    rate_limit: str | None = None
+    budget: Budget | None = None
     run_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         for name, text in (("prompt", self.prompt), ("system_prompt", self.system_prompt)):
-            if not isinstance(text, str):
-                raise TypeError(f"{name} must be a str, got {type(text).__name__}")
+            check_text(name, text)
         if isinstance(self.fallback_conn_ids, str):
             raise TypeError(f"fallback_conn_ids must be a sequence of connection ids, got {self.fallback_conn_ids!r}")
 
@@ -121,6 +137,13 @@ class ModelCaller(Protocol):
         :raises ModelTimeoutError: if no whole answer came in time: the provider may have billed it.
         :raises ModelIncompleteError: if the answer broke off: the provider may have billed it.
         :raises ModelOutputError: if an answer came that does not fit ``output_type``.
+        """
+
+    def quote(self, request: LlmRequest, tokens_in: int, tokens_out: int) -> Decimal | None:
+        """
+        Say what a call would cost, of the dearest of the request's connections. Sends nothing.
+
+        :return: US dollars; ``None``: a price is not known.
         """
 
     def close(self) -> None:

@@ -15,6 +15,7 @@ import threading
 from collections.abc import AsyncIterable
 from concurrent.futures import CancelledError
 from contextlib import AsyncExitStack
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from airflow_aiflow.exceptions import (
@@ -29,7 +30,7 @@ from airflow_aiflow.llm.call import LlmAnswer, LlmRequest
 from airflow_aiflow.llm.connection import Chain, Route, open_chain, settings_for
 from airflow_aiflow.llm.failure import cleaner, translate
 from airflow_aiflow.llm.loop_thread import LoopBusyError, LoopThread
-from airflow_aiflow.llm.usage import usage_of
+from airflow_aiflow.llm.usage import price_of, usage_of
 
 if TYPE_CHECKING:
     from pydantic_ai import Agent
@@ -80,6 +81,14 @@ class PydanticAICaller:
         """
         return _worker_of_this_process().call(request)
 
+    def quote(self, request: LlmRequest, tokens_in: int, tokens_out: int) -> Decimal | None:
+        """
+        Say what a call would cost, of the dearest of the request's connections.
+
+        :raises AiflowConfigError: if a connection is missing or can't be used.
+        """
+        return _worker_of_this_process().quote(request, tokens_in, tokens_out)
+
     def close(self) -> None:
         """Close the clients of this process and end their thread; calls in flight are cancelled."""
         global _worker
@@ -129,6 +138,12 @@ class _Worker:
             raise ModelIncompleteError(
                 f"the answer of {chain.routes[0]} was not waited for: the model caller was closed meanwhile"
             ) from error
+
+    def quote(self, request: LlmRequest, tokens_in: int, tokens_out: int) -> Decimal | None:
+        routes = self._chain(request).routes
+        prices = [price_of(route.model, tokens_in, tokens_out) for route in routes]
+        known = [price for price in prices if price is not None]
+        return max(known) if len(known) == len(prices) else None
 
     def _chain(self, request: LlmRequest) -> Chain:
         key = _chain_key(request)

@@ -32,8 +32,8 @@ LONGEST_PAUSE = 20.0
 #: Fraction of a pause that is added at random, so that the calls of a map do not come back all at once.
 SPREAD = 0.25
 
-#: Longest wait, in seconds, that a provider is believed to mean: a header that names a day, or a date by a clock that is
-#: wrong, must not stop a task for that long.
+#: Longest wait, in seconds, that a provider is believed to mean: a header that names a day, or a date by a clock that
+#: is wrong, must not stop a task for that long.
 LONGEST_ASKED = 3600.0
 
 #: Shortest and longest time, in seconds, for which a task gives its slot back where the provider names no wait. It

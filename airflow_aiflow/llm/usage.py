@@ -16,6 +16,7 @@ from airflow_aiflow.durable.record import Usage
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelResponse
+    from pydantic_ai.models import Model
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +57,22 @@ def _cost(response: ModelResponse) -> Decimal | None:
         return response.cost().total_price
     except (LookupError, ValueError):
         return None
+
+
+def price_of(model: Model, tokens_in: int, tokens_out: int) -> Decimal | None:
+    """
+    Look up what a call of a model would cost.
+
+    :param model: whose name and provider say which price.
+    :param tokens_in: of the prompt.
+    :param tokens_out: of the answer.
+    :return: US dollars; ``None``: no price is known.
+    """
+    from pydantic_ai.messages import ModelResponse
+    from pydantic_ai.usage import RequestUsage
+
+    usage = RequestUsage(input_tokens=tokens_in, output_tokens=tokens_out)
+    return _cost(ModelResponse(parts=[], usage=usage, model_name=model.model_name, provider_name=model.system))
 
 
 def _say_unknown(model: str) -> None:

@@ -168,6 +168,7 @@ class _Run:
         settings, clock, ledger = services.settings, services.clock, services.ledger
         Patience(clock, settings.ledger_patience).over(ledger.check)
         taken = take_over(attempt, ledger, settings, clock, ttl=lease.ttl, check=check)
+        self._at_end: list[Callable[[], None]] = []
         self._lease = taken.lease
         self._targets: list[Targets] = []
         self._meter = Meter(services.stats, clock, attempt, taken)
@@ -224,6 +225,7 @@ class _Run:
             journal=journal,
             meter=self._meter,
             gate=self._gate,
+            at_end=self._at_end,
             interrupts=self._interrupts,
             deadlines=deadlines,
             heartbeat=self._heartbeat,
@@ -363,6 +365,8 @@ class _Run:
             self._services.ledger.let_go(self._lease)
         except Exception as error:
             self._services.host.log(f"this attempt {how}; its lease lapses by itself: {error}", warning=True)
+        for end in self._at_end:
+            end()
 
     def close(self) -> None:
         """Stop what runs beside the body."""

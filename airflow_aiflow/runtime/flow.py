@@ -88,15 +88,8 @@ class Flow(OutsideCalls):
     @property
     def spent(self) -> Spent:
         """What model calls of this generation cost, over all its attempts; replays count nothing."""
-        from airflow_aiflow.runtime.replay import Spent
 
-        paid, before = self._session.journal.paid, self._before
-        return Spent(
-            before.calls + paid.calls,
-            before.tokens_in + paid.tokens_in,
-            before.tokens_out + paid.tokens_out,
-            before.cost + paid.cost,
-        )
+        return self._before + self._models.wasted + self._session.journal.paid
 
     def step(
         self,
@@ -158,7 +151,7 @@ class Flow(OutsideCalls):
         version: str | int | None = None,
         timeout: Duration = DEFAULT_TIMEOUT,
         reuse: timedelta | None = None,
-        stream: bool = False,
+        stream: bool | Callable[[str], object] = False,
     ) -> Any:
         """
         Ask a model once for the same name, prompt, model and settings.
@@ -169,6 +162,8 @@ class Flow(OutsideCalls):
         :param llm_conn_id: a connection of common-ai; ``None``: the deployment's default.
         :param model_id: overrides the connection's model.
         :param timeout: seconds for the whole call.
+        :param stream: whether pieces of the answer are handed on while it is written: as events, or to a function. The
+            record is the whole answer; a replay has no pieces.
         :return: the stored answer.
         """
         from airflow_aiflow.durable.policy import check_name, seconds
@@ -185,7 +180,9 @@ class Flow(OutsideCalls):
             output_retries=output_retries,
             fallback_conn_ids=fallback_conn_ids,
             timeout=seconds(timeout, "timeout"),
-            not_built={"rate_limit": rate_limit, "reuse": reuse, "stream": stream},
+            rate_limit=rate_limit,
+            stream=stream,
+            not_built={"reuse": reuse},
         )
         return run_step(self._session, self._models.call(name, request, version))
 

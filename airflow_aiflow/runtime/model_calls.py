@@ -1,17 +1,38 @@
-"""Model calls as steps: the request decides the fingerprint, the answer carries what was paid."""
+"""
+Model calls as steps: the request decides the fingerprint, the answer carries what was paid.
+
+A provider that answers "not now" for long does not hold a worker's slot: the task gives it back and comes again, with
+no retry burnt, for as long as ``[aiflow] model_wait`` says.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from itertools import zip_longest
 from typing import Any
 
-from airflow_aiflow.durable.fingerprint import print_parts
+from airflow_aiflow.durable.budget import read_budget
+from airflow_aiflow.durable.fingerprint import Printed, print_parts
+from airflow_aiflow.durable.item_print import part_printer
+from airflow_aiflow.durable.limit import check_limit_name
 from airflow_aiflow.durable.policy import seconds
-from airflow_aiflow.exceptions import AiflowConfigError, FlowOptionError, ModelOutputError
-from airflow_aiflow.llm.call import DEFAULT_TIMEOUT, OUTPUT_TYPE, PART_NAMES, LlmRequest, ModelCaller
-from airflow_aiflow.llm.retry import call_with_retries
+from airflow_aiflow.exceptions import (
+    AiflowConfigError,
+    FlowOptionError,
+    LedgerUnavailableError,
+    ModelOutputError,
+    ModelUnavailableError,
+)
+from airflow_aiflow.llm.call import DEFAULT_TIMEOUT, OUTPUT_TYPE, PART_NAMES, LlmRequest, ModelCaller, check_text
+from airflow_aiflow.llm.retry import absence, call_with_retries, is_told_to_wait
 from airflow_aiflow.runtime.interrupts import author
+from airflow_aiflow.runtime.map_rules import MapRules
+from airflow_aiflow.runtime.map_source import ItemSource
+from airflow_aiflow.runtime.paid_calls import PaidCalls
+from airflow_aiflow.runtime.pieces import Pieces
+from airflow_aiflow.runtime.replay import Spent
 from airflow_aiflow.runtime.session import Session
 from airflow_aiflow.runtime.steps import Ran, StepCall
 
@@ -33,7 +54,10 @@ OPTIONS = frozenset(
     }
 )
 
-NOT_BUILT = ("rate_limit", "reuse", "stream")
+#: Where the prompt stands among the parts of a call's fingerprint.
+PROMPT_PLACE = 1 + PART_NAMES.index("prompt")
+
+NOT_BUILT = ("reuse",)
 
 
 class ModelCalls:
@@ -45,6 +69,9 @@ class ModelCalls:
 
     def __init__(self, session: Session) -> None:
         self._session = session
+        self._paid = PaidCalls(session)
+        #: Whether a model answered since this attempt last gave its slot back.
+        self._served = False
 
     def request(
         self,
@@ -52,6 +79,9 @@ class ModelCalls:
         *,
         llm_conn_id: str | None = None,
         fallback_conn_ids: Sequence[str] | None = None,
+        rate_limit: str | None = None,
+        budget: object = None,
+        stream: bool | Callable[[str], object] = False,
         not_built: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> LlmRequest:
@@ -59,16 +89,25 @@ class ModelCalls:
         Describe a call.
 
         :param prompt: what is asked.
+        :param rate_limit: the name of the limit that it counts against.
+        :param budget: of all calls of the step's name.
+        :param stream: whether the answer's pieces are handed on: as events, or to a function.
         :param not_built: options that a later release brings, with their values.
-        :raises FlowOptionError: if one of those is used.
+        :raises FlowOptionError: if one of those is used, or an option is wrong.
         """
         for option, value in (not_built or {}).items():
             if value:
                 raise FlowOptionError(f"{option}= of a model call is not built yet; leave it out")
+        if not (isinstance(stream, bool) or callable(stream)):
+            raise FlowOptionError(f"stream must be True, False or a function that takes a piece, got {stream!r}")
         return LlmRequest(
             prompt=prompt,
             llm_conn_id=llm_conn_id or self._session.services.settings.default_llm_conn_id,
             fallback_conn_ids=None if fallback_conn_ids is None else tuple(fallback_conn_ids),
+            rate_limit=None if rate_limit is None else check_limit_name(rate_limit),
+            budget=read_budget(budget),
+            stream=stream is not False,
+            on_text=None if isinstance(stream, bool) else stream,
             **options,
         )
 
@@ -76,17 +115,50 @@ class ModelCalls:
         """
         Check the options of a map of calls once.
 
-        :param options: those of ``llm``.
+        :param options: those of ``llm``, and ``budget``.
         :return: what makes the request of one prompt.
         :raises TypeError: if an option is unknown.
+        :raises FlowOptionError: if one is wrong, or asks for pieces: those of several answers would mix.
         """
-        unknown = sorted(options.keys() - OPTIONS)
+        unknown = sorted(options.keys() - OPTIONS - {"budget"})
         if unknown:
             raise TypeError(f"llm_map() got an unexpected keyword {unknown[0]!r}")
+        if options.get("stream"):
+            raise FlowOptionError("stream= is for flow.llm: the pieces of a map's answers would mix")
         chosen = {name: value for name, value in options.items() if name not in (*NOT_BUILT, "version", "timeout")}
         chosen["timeout"] = seconds(options.get("timeout", DEFAULT_TIMEOUT), "timeout")
         chosen["not_built"] = {name: options.get(name) for name in NOT_BUILT}
+        chosen["budget"] = read_budget(options.get("budget"))
         return lambda prompt: self.request(prompt, **chosen)
+
+    def source(self, name: str, options: Mapping[str, Any], rules: MapRules) -> ItemSource:
+        """
+        Say what ``llm_map`` does with each prompt.
+
+        :param name: the map's name.
+        :param options: those of ``llm``, and ``budget``.
+        :param rules: the author's options of the map.
+        :raises TypeError: if an option is unknown.
+        :raises FlowOptionError: if one is wrong.
+        """
+        make = self.maker(options)
+        sample = make("")
+        parts = zip_longest(PART_NAMES, sample.fingerprint_parts(), fillvalue=OUTPUT_TYPE)
+        named = [("kind", "llm"), *parts, ("version", options.get("version"))]
+        of_prompt = part_printer(named, PROMPT_PLACE, secrets=self._session.secrets)
+
+        def printed(prompt: Any) -> Printed:
+            check_text("prompt", prompt)
+            return of_prompt(prompt)
+
+        return ItemSource(
+            kind="llm",
+            name=name,
+            printed=printed,
+            run=lambda prompt: self._ask(name, make(prompt)),
+            as_type=sample.output_type,
+            retries=rules.retries,
+        )
 
     def call(self, name: str, request: LlmRequest, version: str | int | None) -> StepCall:
         """
@@ -109,23 +181,66 @@ class ModelCalls:
 
     def _ask(self, name: str, request: LlmRequest) -> Ran:
         session = self._session
-        try:
-            answer = author(
-                call_with_retries,
-                self._caller(),
-                request,
-                clock=session.services.clock,
-                stop=lambda: session.gate.signal is not None,
-            )
-        except ModelOutputError as error:
-            # It was billed all the same.
-            if error.usage is not None:
-                session.journal.wasted(name, error.usage)
-            raise
+        with self._handing_on(name, request) as asked:
+            try:
+                answer = author(
+                    call_with_retries,
+                    self._paid.caller(name, asked, self._caller()),
+                    asked,
+                    clock=session.services.clock,
+                    stop=lambda: session.gate.signal is not None,
+                )
+            except ModelOutputError as error:
+                # It was billed all the same.
+                if error.usage is not None:
+                    session.journal.wasted(name, error.usage)
+                    self._paid.wasted(name, error.usage)
+                raise
+            except ModelUnavailableError as error:
+                self._give_slot_back(error)
+                raise
+        self._served = True
+        if answer.conn_id and answer.conn_id != request.llm_conn_id:
+            told = {"name": name, "asked": request.llm_conn_id, "answered": answer.conn_id, "model": answer.usage.model}
+            session.recorder.note("fallback", told)
+            session.services.host.log(f"aiflow: '{name}' was answered by connection '{answer.conn_id}'")
         return Ran(answer.value, answer.usage)
+
+    @contextmanager
+    def _handing_on(self, name: str, request: LlmRequest) -> Iterator[LlmRequest]:
+        """Give the request that hands the answer's pieces on, where that is wished for."""
+        if not request.stream:
+            yield request
+            return
+        pieces = Pieces(self._session, name, request.on_text)
+        try:
+            yield replace(request, on_text=pieces.put)
+        finally:
+            pieces.close()
+
+    def _give_slot_back(self, error: ModelUnavailableError) -> None:
+        """Park the attempt where the provider asks for patience and the task's is not used up."""
+        session = self._session
+        if not is_told_to_wait(error) or session.gate.signal is not None:
+            return
+        served, self._served = self._served, False
+        try:
+            waited = session.services.ledger.spending.waits(session.taken.lease, session.taken.number, served=served)
+        except LedgerUnavailableError:
+            return
+        delay = max(absence(error, waited), session.services.settings.reschedule_delay)
+        if waited + delay > session.services.settings.model_wait:
+            error.add_note(f"aiflow: the task has waited {waited:.0f} s for it, as long as [aiflow] model_wait allows")
+            return
+        session.gate.park(delay, f"{error}; asked again in {delay:.0f} s")
 
     def _caller(self) -> ModelCaller:
         models = self._session.services.models
         if models is None:
             raise AiflowConfigError("no models here: install airflow-aiflow[llm] and set a connection of common-ai")
         return models()
+
+    @property
+    def wasted(self) -> Spent:
+        """What earlier attempts of this generation paid for answers that could not be recorded."""
+        return self._paid.wasted_before

@@ -175,6 +175,14 @@ class Spent:
     tokens_out: int = 0
     cost: Decimal = Decimal(0)
 
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(
+            self.calls + other.calls,
+            self.tokens_in + other.tokens_in,
+            self.tokens_out + other.tokens_out,
+            self.cost + other.cost,
+        )
+
     def add(self, usage: Usage | None) -> None:
         """
         Count a model call.

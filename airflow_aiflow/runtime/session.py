@@ -82,6 +82,8 @@ class Session:
 
     @property
     def secrets(self) -> Secrets:
+    #: What gives back, at the attempt's end, what a call of it has borrowed.
+    at_end: list[Callable[[], None]] = field(default_factory=list)
         """How texts that the host's masker knows count in fingerprints: by a keyed hash, never as themselves."""
         return Secrets(self.services.host.is_secret, self.services.settings.seal_key or SECRETS_KEY)
 

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from airflow_aiflow.durable.attempt import NOTHING_ABOVE, Attempt, Counters, OnClear, Owner
+from airflow_aiflow.durable.budget import read_budget
 from airflow_aiflow.durable.execution import Lease
 from airflow_aiflow.durable.identity import ExecutionId
 from airflow_aiflow.durable.inbox import Form, Inbox, give_word
@@ -58,6 +59,7 @@ class DurableTask:
     :param secrets: texts that Airflow's masker would know.
     :param retries: of the task.
     :param compensate_on_failure: whether effects are taken back where an attempt fails and no further one follows.
+    :param budget: of the task's model calls, as ``@task.durable`` takes it; may be changed between attempts.
     :param databases: connection id -> address, of the databases that ``flow.transaction`` may change.
     """
 
@@ -78,6 +80,7 @@ class DurableTask:
         on_clear: OnClear = "auto",
         share_mapped: bool = True,
         compensate_on_failure: bool = False,
+        budget: float | str | None = None,
         databases: Mapping[str, str] | None = None,
     ) -> None:
         self.clock: Clock = clock or ManualClock()
@@ -93,6 +96,7 @@ class DurableTask:
         self._on_clear: OnClear = on_clear
         self._share_mapped = share_mapped
         self._compensate_on_failure = compensate_on_failure
+        self.budget = budget
         #: Whether Airflow hears of a success; ``False``: the process is killed in between.
         self.hears = True
         #: What ran above the task; set another value to run it again, ``None`` to make it unreadable.
@@ -135,6 +139,7 @@ class DurableTask:
             on_clear=self._on_clear,
             share_mapped=self._share_mapped,
             upstream_digest=self.upstream_digest,
+            budget=read_budget(self.budget),
         )
 
     def run(self, body: Callable[[Flow], R]) -> R:
