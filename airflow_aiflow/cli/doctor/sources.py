@@ -87,8 +87,6 @@ class Sources:
             found = conf.get(section, option, fallback=None)
         except Exception as why:  # a file that is no configuration, a command for a secret that fails
             raise AiflowConfigError(f"Airflow can't read [{section}] {option} here ({type(why).__name__})") from None
-        if found is None and section == "aiflow":
-            found = _declared(option)
         if found is None:
             raise AiflowConfigError(f"Airflow has no option [{section}] {option} here")
         return str(found).strip()
@@ -182,13 +180,6 @@ class Sources:
                 "http://USER:PASSWORD@HOST:8080, or start the embedded stack by `aiflow up`"
             )
         return api
-
-
-def _declared(option: str) -> str | None:
-    from airflow_aiflow.get_provider_info import get_provider_info
-
-    found = get_provider_info()["config"]["aiflow"]["options"].get(option)
-    return None if found is None else str(found["default"] or "")
 
 
 def _password(value: str) -> str:
