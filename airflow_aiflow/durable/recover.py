@@ -3,11 +3,14 @@ Decide what becomes of an execution that looks stalled: pure functions over evid
 
 The first rule that has something to say decides. In doubt nothing is done: a wrong requeue costs an attempt, a wrong
 "leave" costs a look some seconds later. Effects are never decided here.
+
+Not covered: with ``fail_fast`` of a DAG, Airflow fails the running tasks beside one that failed; such a task looks like
+one that its infrastructure lost, and is requeued. So does a task whose own error could not reach the ledger.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from airflow_aiflow.durable.attempt import Recovery
@@ -38,6 +41,15 @@ LONG_SECONDS = 300.0
 
 #: Looks at what nobody can hurry, in seconds.
 SLOW_LOOK = 300.0
+
+#: Airflow's words for a task instance that a worker is at, as far as Airflow knows: a clear alone would wait for it.
+HELD = ("running", "restarting")
+
+#: Kinds that are not about a death: no number of them makes a task unfit to run.
+HARMLESS = (StallKind.UNHEARD, StallKind.LOST_RETURN, StallKind.NOT_STARTED)
+
+#: Doublings of the back-off, at most: a year.
+MOST_DOUBLINGS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +121,17 @@ def decide(evidence: Evidence, policy: RecoveryPolicy) -> Decision:
 
 def hung_after(evidence: Evidence, policy: RecoveryPolicy) -> float:
     """
-    Say how long the step in hand may be silent, in seconds.
+    Say how long an attempt may be silent, in seconds.
 
-    :param evidence: with the step's history.
+    :param evidence: with the history of the step in hand; where none is, of the whole task.
     :param policy: with floor and factor.
     """
-    p95 = evidence.history.step_p95 or 0.0
-    return max(policy.stall_floor, policy.hung_factor * p95, evidence.stall.step_timeout or 0.0)
+    return max(policy.stall_floor, policy.hung_factor * (_usual(evidence) or 0.0), evidence.stall.step_timeout or 0.0)
+
+
+def _usual(evidence: Evidence) -> float | None:
+    """Say how long what is in hand takes by its history; ``None``: it has none."""
+    return evidence.history.task_p50 if evidence.stall.step is None else evidence.history.step_p95
 
 
 def _gone(evidence: Evidence, policy: RecoveryPolicy) -> Decision | None:
@@ -127,9 +143,10 @@ def _gone(evidence: Evidence, policy: RecoveryPolicy) -> Decision | None:
 
 
 def _person(evidence: Evidence, policy: RecoveryPolicy) -> Decision | None:
-    if evidence.seen.person is None:
+    stall, seen = evidence.stall, evidence.seen
+    if seen.person is None or (stall.state is ExecutionState.SUCCEEDED and seen.state == "success"):
         return None
-    return Leave(f"{evidence.seen.person}: a person's word stands", SLOW_LOOK, final=evidence.seen.state == "failed")
+    return Leave(f"{seen.person}: a person's word stands", SLOW_LOOK, final=seen.state in ("failed", "success"))
 
 
 def _finished(evidence: Evidence, policy: RecoveryPolicy) -> Decision | None:
@@ -140,10 +157,15 @@ def _finished(evidence: Evidence, policy: RecoveryPolicy) -> Decision | None:
         return Leave("the task's own code failed: that is for its retries and for people", SLOW_LOOK)
     if seen.state == "success":
         return Settle("Airflow says success")
-    if seen.state in COMING or _later(evidence):
-        return Leave("another attempt is on its way")
+    if seen.state in COMING:
+        return _coming(evidence, policy)
+    if seen.state == "running" and _later(evidence):
+        return Leave("a later attempt is starting")
     if seen.state == "running" and stall.since < policy.unheard_after:
         return Leave("Airflow is about to hear of it", policy.unheard_after - stall.since)
+    if seen.state in HELD and not evidence.verified_dead:
+        # A plain task may work on for hours after its flow has ended; where it is dead, Airflow finds out by itself.
+        return Leave("its process may still be at work, after its flow")
     return _requeue(
         evidence, policy, StallKind.UNHEARD, f"it succeeded, and Airflow says {seen.state}: it replays what it gave"
     )
@@ -153,22 +175,30 @@ def _paused(evidence: Evidence, policy: RecoveryPolicy) -> Decision | None:
     stall, seen = evidence.stall, evidence.seen
     if stall.state is not ExecutionState.PAUSED:
         return None
-    if seen.state != "failed":
-        return Leave(f"it is paused, and Airflow says {seen.state or 'not scheduled yet'}")
+    if seen.state == "success":
+        return Leave("Airflow says success, by a person's word", SLOW_LOOK, final=True)
+    if seen.state in COMING:
+        return _coming(evidence, policy)
+    if seen.state not in ("failed", "up_for_retry"):
+        # Also where its process is gone: a visit's ends with it, and Airflow says running once the next one begins.
+        return Leave(f"it is paused, and Airflow says {seen.state}")
     if stall.since < policy.lost_after:
         return Leave("it has paused just now", policy.lost_after - stall.since)
-    return _requeue(evidence, policy, StallKind.LOST_RETURN, "it has paused, and Airflow gave it up")
+    if stall.pause_reason is None and seen.state == "failed":
+        # A deferral of the operator's own: its trigger may have failed, or its time have run out.
+        why = "it has deferred itself, and Airflow failed it: its trigger may have"
+        return Leave(why, SLOW_LOOK, report=True, final=True, kind=StallKind.LOST_RETURN)
+    if stall.pause_reason is None:
+        return Leave("it has deferred itself, and Airflow waits to retry")
+    return _requeue(evidence, policy, StallKind.LOST_RETURN, f"it has paused, and Airflow says {seen.state}")
 
 
 def _ends_elsewhere(evidence: Evidence, policy: RecoveryPolicy) -> Decision | None:
     seen = evidence.seen
     if seen.state == "success":
-        return Leave("Airflow says success, by another attempt's word or a person's", SLOW_LOOK)
+        return Leave("Airflow says success, by another attempt's word or a person's", SLOW_LOOK, final=True)
     if seen.state in COMING:
-        if seen.state == "queued" and seen.age > policy.queued_after:
-            why = f"it has been queued for {seen.age:.0f} s, and nobody runs it"
-            return _requeue(evidence, policy, StallKind.NOT_STARTED, why, report=True)
-        return Leave("Airflow is bringing an attempt")
+        return _coming(evidence, policy)
     if seen.state == "running" and _later(evidence):
         return Leave("a later attempt is starting")
     return None
@@ -181,27 +211,38 @@ def _alive(evidence: Evidence, policy: RecoveryPolicy) -> Decision | None:
     allowed = hung_after(evidence, policy)
     if stall.idle is None or stall.idle <= allowed:
         return Leave("it is at work", check_in=max(1.0, allowed - (stall.idle or 0.0)))
-    why = f"no step was recorded for {stall.idle:.0f} s, more than {allowed:.0f} s, in {stall.step or 'its body'}"
-    return _requeue(evidence, policy, StallKind.HUNG, why, force=True, report=True)
+    if evidence.seen.state != "running":
+        return Leave(f"its lease is live, and Airflow says {evidence.seen.state}: its process is being ended")
+    hand = "its body" if stall.step is None else f"step '{stall.step}'"
+    why = f"no step was recorded for {stall.idle:.0f} s, more than {allowed:.0f} s, in {hand}"
+    if stall.deaths_here > 1 and _usual(evidence) is None and stall.step_timeout is None:
+        why = f"{why}; it ended here before without an outcome and may just take long: give it a timeout"
+        return Leave(why, SLOW_LOOK, report=True, kind=StallKind.HUNG)
+    return _requeue(evidence, policy, StallKind.HUNG, why, report=True)
 
 
 def _dead(evidence: Evidence, policy: RecoveryPolicy) -> Decision | None:
     stall, state = evidence.stall, evidence.seen.state
     if stall.leased and (stall.first_seen or 0.0) < policy.settle_after:
         return Leave("its process has just died: its supervisor may tell Airflow", policy.settle_after)
-    if evidence.verified_dead is False and (wait := policy.alive_grace + (stall.lease_left or 0.0)) > 0:
-        return Leave("its process lives on and may renew its lease", min(wait, policy.alive_grace))
+    if state not in DEAD:
+        return Leave(f"Airflow says {state}")
+    kind, then = DEAD[state]
     how = "its process is gone" if evidence.verified_dead else "its lease has lapsed"
-    if state in ("running", "restarting"):
-        kind = StallKind.DEAD_WORKER if state == "running" else StallKind.RESTARTING
-        if evidence.verified_dead is False:
-            kind, how = StallKind.SPLIT_BRAIN, "its process lives on without its lease"
-        return _requeue(evidence, policy, kind, f"{how}, and Airflow says {state}", force=True)
-    if state == "up_for_retry":
-        return _requeue(evidence, policy, StallKind.DEAD_PROCESS, f"{how} without an outcome: no retry is burnt for it")
-    if state == "failed":
-        return _requeue(evidence, policy, StallKind.EXHAUSTED, f"{how} without an outcome, and Airflow gave it up")
-    return Leave(f"Airflow says {state}")
+    if evidence.verified_dead is False:
+        if stall.lease_left is not None and (wait := policy.alive_grace + stall.lease_left) > 0:
+            return Leave("its process lives on and may renew its lease", min(wait, policy.alive_grace))
+        kind, how = StallKind.SPLIT_BRAIN, "its process lives on without its lease"
+    return _requeue(evidence, policy, kind, f"{how}, {then}")
+
+
+#: What a death without an outcome is, by Airflow's word.
+DEAD: Mapping[str | None, tuple[StallKind, str]] = {
+    "running": (StallKind.DEAD_WORKER, "and Airflow says running"),
+    "restarting": (StallKind.RESTARTING, "and Airflow waits for its worker"),
+    "up_for_retry": (StallKind.DEAD_PROCESS, "without an outcome: no retry is burnt for it"),
+    "failed": (StallKind.EXHAUSTED, "without an outcome, and Airflow gave it up"),
+}
 
 
 #: In this order.
@@ -222,13 +263,21 @@ def _later(evidence: Evidence) -> bool:
     return seen.ti_id != known.ti_id or seen.try_number > known.try_number
 
 
+def _coming(evidence: Evidence, policy: RecoveryPolicy) -> Decision:
+    """Leave what Airflow is bringing, unless nobody takes it."""
+    seen = evidence.seen
+    if seen.state == "queued" and seen.age > policy.queued_after:
+        why = f"it has been queued for {seen.age:.0f} s, and nobody runs it"
+        return _requeue(evidence, policy, StallKind.NOT_STARTED, why, report=True)
+    return Leave("Airflow is bringing an attempt")
+
+
 def _requeue(
     evidence: Evidence,
     policy: RecoveryPolicy,
     kind: StallKind,
     why: str,
     *,
-    force: bool | None = None,
     report: bool = False,
 ) -> Decision:
     """Requeue, where nothing forbids it."""
@@ -238,24 +287,26 @@ def _requeue(
         return Leave(f'{why}; the task says recovery="off"', SLOW_LOOK, report=True, kind=kind)
     if seen.dag_paused and not policy.paused_dags:
         return Leave(f"{why}; its DAG is paused", SLOW_LOOK, report=True, kind=kind)
-    if stall.deaths_here >= policy.quarantine_after and kind not in (StallKind.UNHEARD, StallKind.LOST_RETURN):
+    if stall.deaths_here >= policy.quarantine_after and kind not in HARMLESS:
         return Quarantine(kind, f"{why}; {stall.deaths_here} attempts died {stall.place or 'at the same place'}")
     most = policy.max_recoveries if stall.max_recoveries is None else stall.max_recoveries
     if stall.recoveries >= most:
-        return Quarantine(kind, f"{why}; it was recovered {stall.recoveries} times, which is all that is allowed")
+        why = f"{why}; it was recovered {stall.recoveries} times, which is all that is allowed"
+        if kind in HARMLESS or seen.state == "up_for_retry" or most == 0:
+            # A success is not failed for it, nor are the tries taken away that Airflow has left.
+            return Leave(why, SLOW_LOOK, report=True, final=seen.state == "failed", kind=kind)
+        return Quarantine(kind, why)
     wait = _wait(evidence, policy, how)
     if wait > 0:
         return Leave(f"{why}; the next recovery is due in {wait:.0f} s", wait, kind=kind)
-    if force is None:
-        force = seen.state == "running"
-    return Requeue(kind, why, force=force, report=report or how == "careful")
+    return Requeue(kind, why, force=seen.state in HELD, report=report or how == "careful")
 
 
 def _wait(evidence: Evidence, policy: RecoveryPolicy, how: Recovery) -> float:
     stall = evidence.stall
     wait = 0.0
     if how != "rerun" and stall.recoveries > 0 and stall.requeued_ago is not None:
-        wait = policy.backoff * 2.0 ** (stall.recoveries - 1) - stall.requeued_ago
+        wait = policy.backoff * 2.0 ** min(stall.recoveries - 1, MOST_DOUBLINGS) - stall.requeued_ago
     if how == "careful" and stall.open_work.count > 0:
         # Else the next attempt would hold a slot until what the target says of an open call is final.
         wait = max(wait, stall.open_work.gone_in)
@@ -295,7 +346,9 @@ def throttle(
             found.append((evidence, wish))
         elif down:
             why = f"{pulse.died_again} of {pulse.requeued} requeued attempts died again: the platform seems down"
-            found.append((evidence, Leave(f"{wish.why}; {why}", 60.0, report=True, kind=wish.kind)))
+            # One alert for all: they stalled for one reason.
+            first = not any(isinstance(what, Leave) for _, what in found)
+            found.append((evidence, Leave(f"{wish.why}; {why}", 60.0, report=first, kind=wish.kind)))
         else:
             why = f"{policy.rate_per_minute} requeues a minute are allowed"
             found.append((evidence, Leave(f"{wish.why}; {why}", 10.0, kind=wish.kind)))

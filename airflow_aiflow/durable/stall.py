@@ -73,7 +73,7 @@ KINDS: dict[StallKind, KindRow] = {
         "the run has failed for good",
     ),
     StallKind.UNHEARD: KindRow(
-        "the ledger says succeeded; Airflow says running, failed or to be retried",
+        "the ledger says succeeded; Airflow says failed or to be retried, or running where its process is gone",
         "clear it: it replays and gives the recorded result",
         "runs all of it again, or leaves it failed",
     ),
@@ -83,7 +83,7 @@ KINDS: dict[StallKind, KindRow] = {
         "300 s, or never where the scheduler died as well",
     ),
     StallKind.LOST_RETURN: KindRow(
-        "the ledger says paused; Airflow says failed",
+        "the ledger says paused; Airflow says failed, or waits to retry",
         "clear it: it goes on where it paused",
         "the run has failed for good",
     ),
@@ -132,6 +132,7 @@ class Stall:
     :param marks: the version of this fence's mark; 0: there is none. What ``mark`` compares.
     :param first_seen: seconds since a pass found it first; ``None``: this one does.
     :param max_recoveries: the task's own; ``None``: the deployment's.
+    :param pause_reason: of a pause that the flow asked for; ``None``: it is none, or an operator's own deferral.
     :param basis: what it was found by: ``live`` (without progress), ``dead`` (its process, under a live lease),
         ``lapsed`` (or without a lease), ``paused``, ``unheard``.
     """
@@ -158,6 +159,7 @@ class Stall:
     recovery: Recovery = "auto"
     max_recoveries: int | None = None
     open_work: OpenWork = field(default_factory=OpenWork)
+    pause_reason: str | None = None
     basis: str = "lapsed"
 
     @property

@@ -52,6 +52,7 @@ def stall(row: Row) -> Stall:
         requeued_ago=min((float(one["ago"]) for one in cleared), default=None),
         open_work=OpenWork(row[27], row[28]),
         basis=row[29],
+        pause_reason=row[30],
     )
 
 

@@ -18,11 +18,13 @@ on conflict (execution_id, fence) do update set
     decision = case when excluded.decision = 'leave' then i.decision else excluded.decision end,
     why = case when excluded.decision = 'leave' and i.decision <> 'leave' then i.why else excluded.why end,
     basis = excluded.basis,
+    basis_at = case when i.basis = excluded.basis then i.basis_at else clock_timestamp() end,
+    detected_after = case when i.basis = excluded.basis then i.detected_after else excluded.detected_after end,
     report = i.report or excluded.report,
     decided_at = clock_timestamp(),
     -- What does not change is looked at ever more seldom, where that is allowed.
     look_again_at = clock_timestamp() + make_interval(secs => least(
-        greatest(%(check_in)s, %(slower)s * extract(epoch from clock_timestamp() - i.found_at)::double precision),
+        greatest(%(check_in)s, %(slower)s * extract(epoch from clock_timestamp() - i.basis_at)::double precision),
         greatest(%(check_in)s, %(slowest)s)
     )),
     alerted_at = case when excluded.decision <> 'quarantine' or i.decision = 'quarantine' then i.alerted_at end,

@@ -49,7 +49,9 @@ looks as (
         and e.finished_at <= clock.now - make_interval(secs => %(unheard_after)s)
 ),
 chosen as materialized (
-    select c.execution_id, c.fence, c.basis, c.since, i.found_at, r.state = 'marked' as marked, r.version
+    select c.execution_id, c.fence, c.basis, c.since,
+        case when i.basis = c.basis::aiflow.stall_basis then i.basis_at end as found_at,
+        r.state = 'marked' as marked, r.version
     from looks c
     cross join clock
     left join aiflow.incident i on i.execution_id = c.execution_id and i.fence = c.fence
@@ -68,7 +70,7 @@ asked as (
             when 'paused' then 'paused' when 'succeeded' then 'unheard'
             else case when l.expires_at > statement_timestamp() then 'live' else 'lapsed' end
         end,
-        null, i.found_at, r.state = 'marked', r.version
+        null, i.basis_at, r.state = 'marked', r.version
     from aiflow.execution e
     left join aiflow.lease l on l.execution_id = e.execution_id and l.fence = e.fence
     left join aiflow.incident i on i.execution_id = e.execution_id and i.fence = e.fence
@@ -84,7 +86,8 @@ select
     l.step_name, l.step_timeout,
     extract(epoch from clock.now - s.found_at)::double precision,
     coalesce(s.marked, false), coalesce(s.version, 0), a.recovery::text, a.max_recoveries,
-    past.attempts, step.fence, step.data, open.count, open.gone_in, s.basis
+    past.attempts, step.fence, step.data, open.count, open.gone_in, s.basis,
+    case when e.state = 'paused' then e.pause_reason end
 from asked s
 cross join clock
 cross join lateral (                           -- `offset 0`: from one execution to its rows, whatever the statistics say

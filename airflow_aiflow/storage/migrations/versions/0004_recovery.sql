@@ -51,6 +51,7 @@ create table aiflow.incident (                 -- one a fence, however often it 
     why text not null,
     report boolean not null,                   -- whether somebody should hear of it
     found_at timestamptz not null default clock_timestamp(),
+    basis_at timestamptz not null default clock_timestamp(),
     decided_at timestamptz not null default clock_timestamp(),
     look_again_at timestamptz not null,
     detected_after double precision not null,  -- seconds
