@@ -44,8 +44,13 @@ class Incidents(Protocol):
 class Doubts(Protocol):
     """Know of effects in doubt."""
 
-    def untold(self, *, grace: float = GRACE, limit: int = AT_ONCE) -> Sequence[EffectRecord]:
-        """List effects in doubt that nobody is at work on and nobody was told of, the oldest first."""
+    def untold(self, *, grace: float, limit: int) -> Sequence[EffectRecord]:
+        """
+        List effects in doubt that nobody was told of, the oldest first.
+
+        :param grace: seconds for which nobody must have been at work on them.
+        :param limit: at most so many.
+        """
 
     def told(self, numbers: Iterable[int]) -> None:
         """Note that these doubts were told, by the numbers of their intents."""
