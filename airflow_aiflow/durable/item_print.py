@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 from zlib import crc32
 
 from airflow_aiflow.durable.arguments import bind_arguments, captured_variables
@@ -21,7 +21,15 @@ from airflow_aiflow.exceptions import StepInputError
 #: Stands where the item will.
 _ITEM = object()
 
-Print = Callable[[Any], Printed]
+
+class Print(Protocol):
+    """Print one item after the other. Used by one thread at a time."""
+
+    def __call__(self, item: Any) -> Printed:
+        """Give an item's fingerprint, and what tells people which part of two calls differs."""
+
+    def digest(self, item: Any) -> bytes:
+        """Give the fingerprint alone: a replay needs no more."""
 
 
 class _OnePart:
@@ -51,11 +59,29 @@ class _OnePart:
         self._head, self._tail, self._names = head, tail, names
         self._before, self._after, self._form = before, after, form
 
+    def digest(self, item: Any) -> bytes:
+        return hashlib.sha256(b"%b%b%b" % (self._head, self._form(item), self._tail)).digest()
+
     def __call__(self, item: Any) -> Printed:
         form = self._form(item)
         digest = hashlib.sha256(b"%b%b%b" % (self._head, form, self._tail)).digest()
         short = b"%b%b%b" % (self._before, crc32(form).to_bytes(PRINT_BYTES, "big"), self._after)
         return Printed(digest, self._names, short)
+
+
+class _AllParts:
+    """Print the long way."""
+
+    __slots__ = ("_printed",)
+
+    def __init__(self, printed: Callable[[Any], Printed]) -> None:
+        self._printed = printed
+
+    def __call__(self, item: Any) -> Printed:
+        return self._printed(item)
+
+    def digest(self, item: Any) -> bytes:
+        return self._printed(item).digest
 
 
 def item_printer(
@@ -86,7 +112,9 @@ def item_printer(
     places = [place for place, (_, value) in enumerate(bound) if value is _ITEM]
     if len(places) != 1:
         # The item is one of ``*values``: what is around it is not the same text for all.
-        return lambda item: print_step(name, fn, (item, *args), version=version, adapters=adapters, secrets=secrets)
+        return _AllParts(
+            lambda item: print_step(name, fn, (item, *args), version=version, adapters=adapters, secrets=secrets)
+        )
     writer = CanonicalWriter(adapters, secrets)
     place = places[0]
     forms = [
@@ -117,6 +145,7 @@ def part_printer(
     *,
     adapters: Adapters = DEFAULT,
     secrets: Secrets | None = None,
+    check: Callable[[Any], None] | None = None,
 ) -> Print:
     """
     Make what gives ``print_parts`` with another value at one place, one after the other.
@@ -125,6 +154,7 @@ def part_printer(
     :param place: of the part that differs.
     :param adapters: foreign classes that have a plain form.
     :param secrets: how secret texts count; ``None``: as any text.
+    :param check: raises where a value can't stand at that place; called before anything else.
     :raises StepInputError: if one of the others has no canonical form.
     """
     writer = CanonicalWriter(adapters, secrets)
@@ -135,6 +165,11 @@ def part_printer(
         except NoCanonicalForm as error:
             raise StepInputError(str(error)) from error.__cause__
 
+    def checked(value: Any) -> bytes:
+        if check is not None:
+            check(value)
+        return form(value)
+
     forms = [b"" if index == place else form(value) for index, (_, value) in enumerate(named)]
     return _OnePart(
         b"%d:%b" % (len(named), b"".join(forms[:place])),
@@ -142,7 +177,7 @@ def part_printer(
         tuple(name for name, _ in named),
         short_prints(forms[:place]),
         short_prints(forms[place + 1 :]),
-        form,
+        checked,
     )
 
 

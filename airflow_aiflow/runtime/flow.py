@@ -9,7 +9,7 @@ A DAG file imports this module for an annotation, so what does the work is impor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
 from airflow_aiflow.llm.call import DEFAULT_TIMEOUT
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from airflow_aiflow.durable.policy import Duration
     from airflow_aiflow.runtime.replay import Spent
     from airflow_aiflow.runtime.session import Session
-    from airflow_aiflow.runtime.steps import StepCall
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -161,6 +160,7 @@ class Flow(OutsideCalls):
         :param output_type: the class of the answer, validated before it is recorded.
         :param llm_conn_id: a connection of common-ai; ``None``: the deployment's default.
         :param model_id: overrides the connection's model.
+        :param rate_limit: the name of a limit that ``aiflow limits set`` made: the call waits for it.
         :param timeout: seconds for the whole call.
         :param stream: whether pieces of the answer are handed on while it is written: as events, or to a function. The
             record is the whole answer; a replay has no pieces.
@@ -192,26 +192,31 @@ class Flow(OutsideCalls):
         prompts: Iterable[str],
         *,
         max_workers: int = 8,
-        on_item_error: str = "fail",
+        on_item_error: str | float = "fail",
+        max_item_attempts: int = 3,
+        results: str = "list",
         **options: Any,
-    ) -> list[Any]:
+    ) -> Any:
         """
         Ask a model for each prompt, several at a time, each answer recorded by itself.
 
         :param name: the step's name.
         :param prompts: a list or generator.
         :param max_workers: calls in flight at once.
+        :param on_item_error: see ``map``.
+        :param max_item_attempts: see ``map``.
+        :param results: see ``map``.
         :param options: those of ``llm``.
         :return: the answers in the order of the prompts.
         """
         from airflow_aiflow.durable.policy import check_name
-        from airflow_aiflow.runtime.maps import check_workers, read_items
+        from airflow_aiflow.runtime.map_flow import run_map
+        from airflow_aiflow.runtime.map_rules import MapRules
 
         check_name("llm_map", name)
-        workers = check_workers("llm_map", max_workers, on_item_error)
-        make = self._models.maker(options)
-        calls = (self._models.call(name, make(prompt), options.get("version")) for prompt in read_items(prompts))
-        return self._mapped(calls, workers)
+        rules = MapRules(max_workers, on_item_error, max_item_attempts)
+        rules.check("llm_map")
+        return run_map(self._session, self._models.source(name, options, rules), prompts, rules, results)
 
     def map(
         self,
@@ -221,11 +226,17 @@ class Flow(OutsideCalls):
         *args: Any,
         item_key: Callable[[Any], str] | None = None,
         max_workers: int = 8,
-        on_item_error: str = "fail",
+        on_item_error: str | float = "fail",
+        max_item_attempts: int = 3,
         version: str | int | None = None,
-    ) -> list[R]:
+        batch_commit: int = 500,
+        flush_interval: float = 0.2,
+        results: str = "list",
+    ) -> Any:
         """
         Run a function over items, several at a time, each item a unit that is recorded by itself.
+
+        Results are committed in groups: a crash loses those of the last one, which run again.
 
         :param name: the map's name.
         :param fn: called with the item and ``args``; if it makes flow calls, those are recorded instead of the item.
@@ -233,39 +244,20 @@ class Flow(OutsideCalls):
         :param args: further arguments, the same for all items.
         :param item_key: gives an item's own key; ``None``: its fingerprint and occurrence.
         :param max_workers: threads.
+        :param on_item_error: ``fail``; ``skip``: a failed item's result is ``None``; or the share that may fail.
+        :param max_item_attempts: tries of an item where its failure is tolerated.
+        :param batch_commit: most results that are uncommitted.
+        :param flush_interval: seconds that a result waits for others at most.
+        :param results: ``list``, or ``none``: nothing is kept in memory, and how many items are done is given.
         :return: the results in the order of the items.
         """
-        from airflow_aiflow.durable.fingerprint import fingerprint, print_step
-        from airflow_aiflow.runtime.maps import check_workers, key_of, read_items
-        from airflow_aiflow.runtime.payloads import result_type
-        from airflow_aiflow.runtime.steps import StepCall, call_author, refuse_unfit
+        from airflow_aiflow.runtime.map_flow import function_source, run_map
+        from airflow_aiflow.runtime.map_rules import MapRules
 
-        workers = check_workers("map", max_workers, on_item_error)
-        refuse_unfit("map", name, fn)
-        as_type, secrets = result_type(fn), self._session.secrets
-
-        def call(item: Any) -> StepCall:
-            key = key_of(item, item_key)
-            printed = print_step(name, fn, (item, *args), version=version, secrets=secrets)
-            return StepCall(
-                kind="item",
-                name=name,
-                fingerprint=printed.digest if key is None else fingerprint(printed.digest, key),
-                printed=printed,
-                run=lambda: call_author(fn, item, *args),
-                as_type=as_type,
-                unit_key=key,
-            )
-
-        results: list[R] = self._mapped((call(item) for item in read_items(items)), workers)
-        return results
-
-    def _mapped(self, calls: Iterator[StepCall], workers: int) -> list[Any]:
-        from airflow_aiflow.runtime.current import flow_call
-        from airflow_aiflow.runtime.maps import MapRun
-
-        with flow_call(self._session):
-            return MapRun(self._session, workers).over(calls)
+        rules = MapRules(max_workers, on_item_error, max_item_attempts, batch_commit, flush_interval)
+        rules.check("map")
+        source = function_source(self._session, name, fn, args, item_key=item_key, version=version, rules=rules)
+        return run_map(self._session, source, items, rules, results)
 
     def emit(self, kind: str, /, **data: Any) -> None:
         """

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_aiflow.durable.fingerprint import Printed
-from airflow_aiflow.durable.item_print import key_adder
+from airflow_aiflow.durable.item_print import Print, key_adder
 from airflow_aiflow.durable.policy import check_name
 from airflow_aiflow.runtime.interrupts import author
 from airflow_aiflow.runtime.steps import Ran, StepCall
@@ -48,7 +48,7 @@ class ItemSource:
 
     kind: str
     name: str
-    printed: Callable[[Any], Printed]
+    printed: Print
     run: Callable[[Any], Ran]
     as_type: Any = None
     item_key: Callable[[Any], str] | None = None
@@ -57,9 +57,9 @@ class ItemSource:
     reuse: float | None = None
     _add: Callable[[bytes, str], bytes] = field(default_factory=key_adder)
 
-    def print(self, item: Any) -> tuple[bytes, Printed, str | None]:
+    def print(self, item: Any) -> tuple[bytes, str | None]:
         """
-        Give an item's fingerprint, its prints and its own key.
+        Give an item's fingerprint and its own key.
 
         :param item: the item.
         :raises StepInputError: if it has no canonical form.
@@ -67,18 +67,20 @@ class ItemSource:
         """
         if type(item) is Unreadable:
             raise item.error
-        printed = self.printed(item)
+        digest = self.printed.digest(item)
         if self.item_key is None:
-            return printed.digest, printed, None
+            return digest, None
         key = author(self.item_key, item)
         check_name("map(item_key=)", key)
-        return self._add(printed.digest, key), printed, key
+        return self._add(digest, key), key
 
-    def call(self, item: Any, fingerprint: bytes, printed: Printed, key: str | None) -> StepCall:
+    def call(self, item: Any, fingerprint: bytes, printed: Printed | None, key: str | None) -> StepCall:
         """
         Make the step of one item.
 
-        :param fingerprint: what ``print`` gave, as the rest.
+        :param fingerprint: what ``print`` gave.
+        :param printed: tells what changed in it.
+        :param key: its own.
         """
         return StepCall(
             kind=self.kind,

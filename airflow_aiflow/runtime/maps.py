@@ -19,7 +19,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from airflow_aiflow.durable.failpoint import failpoint
 from airflow_aiflow.durable.fingerprint import Printed
@@ -53,15 +53,21 @@ MOST_LOOKED_UP = 2_000
 LOOK_SECONDS = 0.2
 
 
-@dataclass(slots=True)
-class _Item:
-    """Be one item in its place."""
+class _Place(NamedTuple):
+    """Be one item in its place in the list."""
 
     number: int
     item: Any
     slot: Slot
-    printed: Printed
     key: str | None
+
+
+@dataclass(slots=True)
+class _Item:
+    """Be an item that is at work."""
+
+    place: _Place
+    printed: Printed
     error: BaseException | None = None
     value: Any = None
     #: What is recorded of it now; ``None``: nothing, its own flow calls are.
@@ -167,7 +173,7 @@ class MapRun:
         places = [place for item in items if not self._stopped and (place := self._place(item)) is not None]
         found = self._look_up(places)
         self._ahead = min(max(2 * len(places), 1), MOST_LOOKED_UP) if 2 * len(found) > len(places) else 0
-        live: list[_Item] = []
+        live: list[_Place] = []
         replays: list[Kept] = []
         for place in places:
             kept = found.get(place.slot.key)
@@ -179,12 +185,12 @@ class MapRun:
         self._report.done(len(replays))
         self._give([place for place in live if not self._from_sibling(place)])
 
-    def _place(self, item: Any) -> _Item | None:
+    def _place(self, item: Any) -> _Place | None:
         """Take an item's place in the list."""
         number, source = self._count, self._source
         self._count += 1
         try:
-            fingerprint, printed, key = source.print(item)
+            fingerprint, key = source.print(item)
         except Exception as error:
             self._failed(number, None, error)
             return None
@@ -192,9 +198,9 @@ class MapRun:
         slot = Slot(self._path, source.name, fingerprint, occurrence, self._keys.of(fingerprint, occurrence))
         if self._slots is not None:
             self._slots[slot.key] = slot
-        return _Item(number, item, slot, printed, key)
+        return _Place(number, item, slot, key)
 
-    def _look_up(self, places: Sequence[_Item]) -> Mapping[bytes, Kept]:
+    def _look_up(self, places: Sequence[_Place]) -> Mapping[bytes, Kept]:
         replay = self._session.replay
         if not replay.in_memory:
             return {kept.step_key: kept for kept in self._session.recorder.kept([place.slot.key for place in places])}
@@ -204,7 +210,7 @@ class MapRun:
         records = ((place.slot.key, steps.get(place.slot.key)) for place in places)
         return {key: kept_of(record) for key, record in records if record is not None}
 
-    def _replay(self, place: _Item, kept: Kept) -> bool:
+    def _replay(self, place: _Place, kept: Kept) -> bool:
         slot, name = place.slot, self._source.name
         try:
             hashed = kept.sha256 or hashlib.sha256(kept.inline or b"").digest()
@@ -220,10 +226,10 @@ class MapRun:
         self._results.put(place.number, value)
         return True
 
-    def _from_sibling(self, place: _Item) -> bool:
+    def _from_sibling(self, place: _Place) -> bool:
         if not self._shares or (found := shared(self._session, place.slot)) is None:
             return False
-        call = self._source.call(place.item, place.slot.fingerprint, place.printed, place.key)
+        call = self._source.call(place.item, place.slot.fingerprint, None, place.key)
         try:
             value = read_back(self._session, call, found, theirs=True)
         except Exception as error:
@@ -234,17 +240,17 @@ class MapRun:
         self._report.done(1)
         return True
 
-    def _give(self, live: Sequence[_Item]) -> None:
+    def _give(self, live: Sequence[_Place]) -> None:
         if self._stopped:
             for place in live:
                 self._give_back(place)
             return
-        for place in live:
-            self._open[place.number] = place
-        self._group.begun(len(live))
+        items = [_Item(place, self._source.printed(place.item)) for place in live]
+        self._open.update((item.place.number, item) for item in items)
+        self._group.begun(len(items))
         grain = self._grain  # a worker may change it meanwhile
-        for at in range(0, len(live), grain):
-            future = self._pool.submit(self._work, live[at : at + grain])
+        for at in range(0, len(items), grain):
+            future = self._pool.submit(self._work, items[at : at + grain])
             self._futures.add(future)
             future.add_done_callback(self._futures.discard)
 
@@ -265,9 +271,10 @@ class MapRun:
         self._ended.put(())
 
     def _run_one(self, item: _Item) -> None:
-        call = self._source.call(item.item, item.slot.fingerprint, item.printed, item.key)
+        _, work, slot, key = item.place
+        call = self._source.call(work, slot.fingerprint, item.printed, key)
         try:
-            given = run_live(self._session, call, item.slot, partial(self._keep, item))
+            given = run_live(self._session, call, slot, partial(self._keep, item))
         except BaseException as error:
             item.error, item.given_back = error, True
         else:
@@ -322,21 +329,22 @@ class MapRun:
     def _settle(self, items: Sequence[_Item]) -> None:
         session, done = self._session, 0
         for item in items:
-            del self._open[item.number]
+            number, _, slot, key = item.place
+            del self._open[number]
             if item.unbegun:
-                self._give_back(item)
+                self._give_back(item.place)
             elif item.error is not None:
                 if not item.given_back:
-                    self._give_back(item)
+                    self._give_back(item.place)
                     item.error.add_note(f"aiflow: in step '{self._source.name}', {session.where}")
-                self._failed(item.number, item.key, item.error)
+                self._failed(number, key, item.error)
             else:
                 done += 1
                 if item.record is not None:
                     session.journal.step(item.record, item.printed, listed=self._report.lists())
-                    if item.slot.unit:
+                    if slot.unit:
                         session.replay.keep(item.record)
-                self._results.put(item.number, item.value)
+                self._results.put(number, item.value)
         self._report.done(done)
 
     def _failed(self, number: int, key: str | None, error: BaseException) -> None:
@@ -351,7 +359,7 @@ class MapRun:
         self._fatal[number] = error
         self._stopped = True
 
-    def _give_back(self, place: _Item) -> None:
+    def _give_back(self, place: _Place) -> None:
         if self._slots is not None:
             self._slots.pop(place.slot.key, None)
         self._session.replay.give_back(place.slot)

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import zip_longest
 from typing import Any
 
 from airflow_aiflow.durable.budget import read_budget
-from airflow_aiflow.durable.fingerprint import Printed, print_parts
+from airflow_aiflow.durable.fingerprint import print_parts
 from airflow_aiflow.durable.item_print import part_printer
 from airflow_aiflow.durable.limit import check_limit_name
 from airflow_aiflow.durable.policy import seconds
@@ -145,16 +146,11 @@ class ModelCalls:
         sample = make("")
         parts = zip_longest(PART_NAMES, sample.fingerprint_parts(), fillvalue=OUTPUT_TYPE)
         named = [("kind", "llm"), *parts, ("version", options.get("version"))]
-        of_prompt = part_printer(named, PROMPT_PLACE, secrets=self._session.secrets)
-
-        def printed(prompt: Any) -> Printed:
-            check_text("prompt", prompt)
-            return of_prompt(prompt)
-
+        secrets = self._session.secrets
         return ItemSource(
             kind="llm",
             name=name,
-            printed=printed,
+            printed=part_printer(named, PROMPT_PLACE, secrets=secrets, check=partial(check_text, "prompt")),
             run=lambda prompt: self._ask(name, make(prompt)),
             as_type=sample.output_type,
             retries=rules.retries,

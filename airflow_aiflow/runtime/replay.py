@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import NamedTuple
 
 from airflow_aiflow.durable.effect import EffectRecord, EffectState
 from airflow_aiflow.durable.identity import EffectId, UnitPath, step_key
@@ -22,8 +23,7 @@ from airflow_aiflow.durable.record import StepRecord, Usage
 OPEN_STATES = (EffectState.INTENDED, EffectState.IN_DOUBT)
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
+class Slot(NamedTuple):
     """Be the place that one call takes among equal calls of its unit."""
 
     unit: UnitPath

@@ -73,7 +73,9 @@ def test_the_quick_way_gives_what_the_long_way_gives(
 ) -> None:
     quick = item_printer("name", fn, args, version=version, secrets=SECRETS)
     for item in ITEMS:
-        assert quick(item) == print_step("name", fn, (item, *args), version=version, secrets=SECRETS)
+        expected = print_step("name", fn, (item, *args), version=version, secrets=SECRETS)
+        assert quick(item) == expected
+        assert quick.digest(item) == expected.digest
 
 
 def test_a_part_of_several() -> None:
