@@ -26,6 +26,7 @@ def get_provider_info() -> dict[str, Any]:
             {"name": "durable", "class-name": "airflow_aiflow.decorators.durable.durable_task"},
             {"name": "effect", "class-name": "airflow_aiflow.decorators.effect.effect_task"},
         ],
+        "notifications": ["airflow_aiflow.notifications.notifier.AiflowNotifier"],
         "config": {
             "aiflow": {
                 "description": "Options of airflow-aiflow. Every duration is in seconds unless it says days.",
@@ -94,7 +95,7 @@ def _option(kind: str, default: str, description: str, *, sensitive: bool = Fals
 
 
 def _options() -> dict[str, Any]:
-    return _connections() | _limits_and_policies() | _times() | _keeping()
+    return _connections() | _limits_and_policies() | _times() | _keeping() | _watching()
 
 
 def _connections() -> dict[str, Any]:
@@ -203,6 +204,17 @@ def _keeping() -> dict[str, Any]:
             "string",
             "",
             "Key of the seal that every record carries, at least 16 characters; empty: a plain hash.",
+            sensitive=True,
+        ),
+    }
+
+
+def _watching() -> dict[str, Any]:
+    return {
+        "metrics_token": _option(
+            "string",
+            "",
+            "Token, at least 16 characters, by which a scraper reads /aiflow/metrics; empty: Airflow's users alone.",
             sensitive=True,
         ),
     }
