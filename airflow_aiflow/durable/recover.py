@@ -265,8 +265,8 @@ def _later(evidence: Evidence) -> bool:
 
 def _coming(evidence: Evidence, policy: RecoveryPolicy) -> Decision:
     """Leave what Airflow is bringing, unless nobody takes it."""
-    seen = evidence.seen
-    if seen.state == "queued" and seen.age > policy.queued_after:
+    seen, at_work = evidence.seen, evidence.stall.leased and not evidence.verified_dead
+    if seen.state == "queued" and seen.age > policy.queued_after and not at_work:
         why = f"it has been queued for {seen.age:.0f} s, and nobody runs it"
         return _requeue(evidence, policy, StallKind.NOT_STARTED, why, report=True)
     return Leave("Airflow is bringing an attempt")
