@@ -15,6 +15,10 @@ from airflow_aiflow.durable.limit import Lent, Limit, Wish
 #: Seconds between two exchanges of one worker over one limit, at least.
 ASK_SECONDS = 1.0
 
+#: Requests that a worker borrows beside those that wait: the first calls of a task come one after the other, and should
+#: not wait a second each.
+FIRST_AHEAD = 4
+
 #: How much more than it used since the last exchange a worker borrows ahead: a pace that grows is followed in a few
 #: exchanges, and what is not used goes back with the next one.
 AHEAD = 2
@@ -155,7 +159,7 @@ class Share:
         with self._lock:
             waiting, alive = 0 if last else len(self._waiting), now < self._until
             wanted = sum(self._charge(ticket) for ticket in self._waiting)
-            ahead = max(AHEAD * self._recent_requests, waiting)
+            ahead = max(AHEAD * self._recent_requests, waiting, FIRST_AHEAD)
             ahead_tokens = max(AHEAD * self._recent_tokens, wanted)
             busy = not last and (waiting > 0 or self._recent_requests > 0)
             made = Wish(

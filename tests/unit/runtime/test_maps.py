@@ -143,7 +143,7 @@ def test_wrong_options(options: dict[str, object], words: str) -> None:
     assert words in str(caught.value)
 
 
-@pytest.mark.parametrize("option", ["rate_limit", "reuse", "stream"])
+@pytest.mark.parametrize("option", ["reuse"])
 def test_options_of_later_releases_are_refused(option: str) -> None:
     models = ScriptedModels()
     with flow(models=models) as f:
