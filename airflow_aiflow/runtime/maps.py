@@ -14,12 +14,12 @@ import contextvars
 import hashlib
 import queue
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from airflow_aiflow.durable.failpoint import failpoint
 from airflow_aiflow.durable.fingerprint import Printed
@@ -28,6 +28,8 @@ from airflow_aiflow.durable.record import Kept, StepRecord
 from airflow_aiflow.runtime.current import current_unit
 from airflow_aiflow.runtime.group import GroupWriter, Uncommitted
 from airflow_aiflow.runtime.interrupts import author
+from airflow_aiflow.runtime.map_lookup import Lookup, Lookups
+from airflow_aiflow.runtime.map_place import Place
 from airflow_aiflow.runtime.map_report import MapReport
 from airflow_aiflow.runtime.map_results import MapResults
 from airflow_aiflow.runtime.map_rules import MapRules
@@ -35,7 +37,7 @@ from airflow_aiflow.runtime.map_source import Chunks, ItemSource
 from airflow_aiflow.runtime.replay import Slot
 from airflow_aiflow.runtime.session import Session
 from airflow_aiflow.runtime.sharing import shared, shares
-from airflow_aiflow.runtime.step_seal import kept_of, refuse_seal, sealed_at, seals
+from airflow_aiflow.runtime.step_seal import refuse_seal, sealed_at, seals
 from airflow_aiflow.runtime.steps import Ran, StepCall, make_record, read_back, run_live
 
 #: Items per worker that are prepared ahead, so that a worker never waits for the list.
@@ -53,20 +55,11 @@ MOST_LOOKED_UP = 2_000
 LOOK_SECONDS = 0.2
 
 
-class _Place(NamedTuple):
-    """Be one item in its place in the list."""
-
-    number: int
-    item: Any
-    slot: Slot
-    key: str | None
-
-
 @dataclass(slots=True)
 class _Item:
     """Be an item that is at work."""
 
-    place: _Place
+    place: Place
     printed: Printed
     error: BaseException | None = None
     value: Any = None
@@ -104,6 +97,7 @@ class MapRun:
         self._keys = StepKeys(unit.path, source.name)
         self._numbers = session.replay.numbers(unit.path, source.name)
         self._seals = seals(session)
+        self._lookups = Lookups(session)
         self._shares = shares(session)
         self._context = contextvars.copy_context()
         self._pool = ThreadPoolExecutor(rules.max_workers, thread_name_prefix="aiflow-map")
@@ -148,13 +142,22 @@ class MapRun:
         self._report.ended(self._count)
 
     def _feed(self, chunks: Chunks) -> None:
-        while not self._stopped and not chunks.ended:
-            items = chunks.next(self._appetite())
+        waiting: tuple[list[Place], Lookup] | None = None
+        while waiting is not None or not (self._stopped or chunks.ended):
+            items = [] if self._stopped or chunks.ended else chunks.next(self._appetite())
             try:
                 self._session.gate.check()
-                self._begin(items)
+                places = [place for item in items if not self._stopped and (place := self._place(item)) is not None]
+                found = self._lookups.ask(places)
+                if waiting is not None:
+                    self._begin(*waiting)
+                # While the ledger is asked for these, those before them are replayed.
+                waiting = (places, found) if places and self._ahead else None
+                if waiting is None:
+                    self._begin(places, found)
             except Exception as error:
                 # A flow that has ended, a ledger that can't be asked: no item's own error.
+                waiting = None
                 self._stop(self._count, error)
             if chunks.error is not None:
                 self._stop(self._count, chunks.error)
@@ -169,11 +172,10 @@ class MapRun:
         wanted = self._rules.max_workers * AHEAD * self._grain - self._group.at_work
         return max(wanted, self._ahead, 1)
 
-    def _begin(self, items: Sequence[Any]) -> None:
-        places = [place for item in items if not self._stopped and (place := self._place(item)) is not None]
-        found = self._look_up(places)
+    def _begin(self, places: Sequence[Place], lookup: Lookup) -> None:
+        found = lookup()
         self._ahead = min(max(2 * len(places), 1), MOST_LOOKED_UP) if 2 * len(found) > len(places) else 0
-        live: list[_Place] = []
+        live: list[Place] = []
         replays: list[Kept] = []
         for place in places:
             kept = found.get(place.slot.key)
@@ -185,7 +187,7 @@ class MapRun:
         self._report.done(len(replays))
         self._give([place for place in live if not self._from_sibling(place)])
 
-    def _place(self, item: Any) -> _Place | None:
+    def _place(self, item: Any) -> Place | None:
         """Take an item's place in the list."""
         number, source = self._count, self._source
         self._count += 1
@@ -198,19 +200,9 @@ class MapRun:
         slot = Slot(self._path, source.name, fingerprint, occurrence, self._keys.of(fingerprint, occurrence))
         if self._slots is not None:
             self._slots[slot.key] = slot
-        return _Place(number, item, slot, key)
+        return Place(number, item, slot, key)
 
-    def _look_up(self, places: Sequence[_Place]) -> Mapping[bytes, Kept]:
-        replay = self._session.replay
-        if not replay.in_memory:
-            return {kept.step_key: kept for kept in self._session.recorder.kept([place.slot.key for place in places])}
-        steps = replay.steps
-        if not steps:
-            return {}
-        records = ((place.slot.key, steps.get(place.slot.key)) for place in places)
-        return {key: kept_of(record) for key, record in records if record is not None}
-
-    def _replay(self, place: _Place, kept: Kept) -> bool:
+    def _replay(self, place: Place, kept: Kept) -> bool:
         slot, name = place.slot, self._source.name
         try:
             hashed = kept.sha256 or hashlib.sha256(kept.inline or b"").digest()
@@ -226,7 +218,7 @@ class MapRun:
         self._results.put(place.number, value)
         return True
 
-    def _from_sibling(self, place: _Place) -> bool:
+    def _from_sibling(self, place: Place) -> bool:
         if not self._shares or (found := shared(self._session, place.slot)) is None:
             return False
         call = self._source.call(place.item, place.slot.fingerprint, None, place.key)
@@ -240,7 +232,7 @@ class MapRun:
         self._report.done(1)
         return True
 
-    def _give(self, live: Sequence[_Place]) -> None:
+    def _give(self, live: Sequence[Place]) -> None:
         if self._stopped:
             for place in live:
                 self._give_back(place)
@@ -359,7 +351,7 @@ class MapRun:
         self._fatal[number] = error
         self._stopped = True
 
-    def _give_back(self, place: _Place) -> None:
+    def _give_back(self, place: Place) -> None:
         if self._slots is not None:
             self._slots.pop(place.slot.key, None)
         self._session.replay.give_back(place.slot)
@@ -370,6 +362,7 @@ class MapRun:
         while in_hand and not gate.overdue:
             in_hand = wait_for(in_hand, timeout=LOOK_SECONDS).not_done
         self._pool.shutdown(wait=not in_hand, cancel_futures=True)
+        self._lookups.close()
         self._group.close(wait=not in_hand)
         with contextlib.suppress(queue.Empty):
             while True:
