@@ -30,6 +30,9 @@ from airflow_aiflow.durable.stall import (
 #: Airflow's words for a task instance that will run, or go on, by itself.
 COMING = frozenset({None, "scheduled", "queued", "deferred", "up_for_reschedule", "awaiting_input"})
 
+#: Airflow's words for a run of which nothing is scheduled.
+ENDED_RUN = ("failed", "success")
+
 #: Airflow's words for one that will not run, because of its run and not of itself.
 OUT = frozenset({"removed", "skipped", "upstream_failed"})
 
@@ -245,6 +248,13 @@ DEAD: Mapping[str | None, tuple[StallKind, str]] = {
 }
 
 
+#: What it is to wait in a run that has ended.
+OF_ENDED_RUN: Mapping[ExecutionState, StallKind] = {
+    ExecutionState.SUCCEEDED: StallKind.UNHEARD,
+    ExecutionState.PAUSED: StallKind.LOST_RETURN,
+}
+
+
 #: In this order.
 RULES: tuple[Callable[[Evidence, RecoveryPolicy], Decision | None], ...] = (
     _gone,
@@ -269,6 +279,10 @@ def _coming(evidence: Evidence, policy: RecoveryPolicy) -> Decision:
     if seen.state == "queued" and seen.age > policy.queued_after and not at_work:
         why = f"it has been queued for {seen.age:.0f} s, and nobody runs it"
         return _requeue(evidence, policy, StallKind.NOT_STARTED, why, report=True)
+    if seen.state is None and seen.run_state in ENDED_RUN:
+        # As of a clear that met the scheduler at ending the run.
+        kind = OF_ENDED_RUN.get(evidence.stall.state, StallKind.EXHAUSTED)
+        return _requeue(evidence, policy, kind, f"it is to run again, and its run counts as {seen.run_state}")
     return Leave("Airflow is bringing an attempt")
 
 

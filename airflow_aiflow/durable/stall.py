@@ -176,7 +176,7 @@ class Seen:
     :param ti_id: its id; ``None``: Airflow knows no such task instance, or its DAG or run is gone.
     :param state: Airflow's word; ``None``: not scheduled yet.
     :param age: seconds in this state, as far as Airflow tells.
-    :param run_state: of the DAG run.
+    :param run_state: of the DAG run, where the task instance waits to be scheduled.
     :param dag_paused: whether the DAG is paused.
     :param person: who set its state or that of its run by hand since this attempt began, and how; ``None``: nobody.
     """

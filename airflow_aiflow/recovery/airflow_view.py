@@ -51,8 +51,12 @@ class AirflowView:
         """
         seen: dict[ExecutionId, Seen] = {}
         for (dag_id, run_id, task_id), each in _by_task(executions):
-            for row in self._rows(dag_id, run_id, task_id, sorted({one.map_index for one in each})):
-                seen[ExecutionId(dag_id, run_id, task_id, row["map_index"])] = self._seen(row)
+            rows = list(self._rows(dag_id, run_id, task_id, sorted({one.map_index for one in each})))
+            # One that is to be scheduled never is where its run has ended.
+            open_ends = any(row["state"] is None for row in rows)
+            run_state = self._api.run(dag_id, run_id)["state"] if open_ends else None
+            for row in rows:
+                seen[ExecutionId(dag_id, run_id, task_id, row["map_index"])] = self._seen(row, run_state)
             for execution in each:
                 seen.setdefault(execution, Seen(None))
         return seen
@@ -104,10 +108,10 @@ class AirflowView:
             if error.status != 404:  # the DAG or the run is gone
                 raise
 
-    def _seen(self, row: Mapping[str, Any]) -> Seen:
+    def _seen(self, row: Mapping[str, Any], run_state: str | None) -> Seen:
         state = row["state"]
         since = row.get(_SINCE.get(state, "end_date"))
-        return Seen(UUID(row["id"]), state, int(row["try_number"] or 0), self.age(since))
+        return Seen(UUID(row["id"]), state, int(row["try_number"] or 0), self.age(since), run_state)
 
     def _hands(self, dag_id: str, run_id: str, since: datetime) -> list[_Hand]:
         entries = list(self._api.event_logs(HANDS[:3], after=since, dag_id=dag_id, run_id=run_id))

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 from airflow_aiflow.durable.failpoint import failpoint
 from airflow_aiflow.durable.identity import ExecutionId
+from airflow_aiflow.durable.recover import ENDED_RUN
 from airflow_aiflow.durable.recovery_port import RecoveryLedger
 from airflow_aiflow.durable.stall import Decision, Evidence, Incident, Leave, Quarantine, Requeue, Seen, Stall
 from airflow_aiflow.exceptions import AirflowRefusedError
@@ -159,6 +160,9 @@ class Deeds:
         later = [one for one in self._failed_below(run, tasks) if one not in below]
         if later:
             self._clear_these(run, [name(one) for one in later])
+        # It may also have ended the run at the same moment; a clear that met a run at work does not begin it again.
+        if self._api.run(*run)["state"] in ENDED_RUN:
+            self._api.set_run_state(*run, "queued")
 
     def _clear_these(self, run: tuple[str, str], names: list[str | list[str | int]]) -> None:
         self._api.clear(*run, task_ids=names, dry_run=False, prevent_running_task=True, by=BY)

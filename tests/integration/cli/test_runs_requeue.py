@@ -34,6 +34,7 @@ class Airflow(AirflowStandIn):
         super().__init__(DAG, run_id, [], {"pay": ["report"], "report": []})
         self.rows: dict[str, dict[str, Any]] = {}
         self.paused = False
+        self.run_state = "running"
         self.log: list[dict[str, Any]] = []
 
     def put(self, task_id: str, ti_id: UUID, state: str, try_number: int = 1) -> None:
@@ -65,6 +66,9 @@ class Airflow(AirflowStandIn):
                 for one in action["entities"]:
                     self.rows[one["task_id"]]["state"] = one["new_state"]
             return 200, {"update": {"success": [], "errors": []}}
+        if path == run and method in ("GET", "PATCH"):
+            self.run_state = self.run_state if body is None else body["state"]
+            return 200, {"dag_run_id": self.run_id, "state": self.run_state}
         if method == "GET" and path == f"/dags/{self.dag_id}":
             return 200, {"dag_id": self.dag_id, "is_paused": self.paused}
         if method == "GET" and path == "/eventLogs":
@@ -120,6 +124,18 @@ def at_work(
     attempt = an_attempt(ExecutionId(DAG, airflow.run_id, task_id), ti_id=now_id())
     airflow.put(task_id, attempt.counters.ti_id, state)
     return attempt, take(world.ledger, attempt)
+
+
+def test_a_run_that_the_scheduler_ended_meanwhile_goes_on(
+    world: PostgresWorld, airflow: Airflow, requeue: Requeue
+) -> None:
+    """It saw the task failed before the clear, and wrote its word after: the clear had met a run at work."""
+    at_work(world, airflow)
+    world.pass_time(3600)
+    airflow.run_state = "failed"
+    code, said = requeue()
+    assert (code, [one["task_id"] for one in said["requeued"]]) == (0, ["pay"])
+    assert airflow.run_state == "queued"
 
 
 def test_a_dead_workers_task_is_requeued_once(world: PostgresWorld, airflow: Airflow, requeue: Requeue) -> None:

@@ -77,6 +77,7 @@ SUCCEEDED: dict[str, Any] = {
     "deaths_here": 0,
 }
 PAUSED: dict[str, Any] = SUCCEEDED | {"state": ExecutionState.PAUSED, "pause_reason": "sleeps until noon"}
+ENDED = {"run_state": "failed"}
 NEXT = {"ti_id": LATER, "try_number": 2}
 
 #: (what, evidence, kind, whether Airflow's state is set first).
@@ -108,6 +109,9 @@ REQUEUED = [
     ("queued for ever", evidence("queued", seen={"age": 601.0}), StallKind.NOT_STARTED, False),
     ("paused, queued for ever", evidence("queued", seen={"age": 601.0}, **PAUSED), StallKind.NOT_STARTED, False),
     ("done, queued for ever", evidence("queued", seen={"age": 601.0}, **SUCCEEDED), StallKind.NOT_STARTED, False),
+    ("cleared, and its run ended at that moment", evidence(None, seen=ENDED), StallKind.EXHAUSTED, False),
+    ("... done", evidence(None, seen=ENDED, **SUCCEEDED), StallKind.UNHEARD, False),
+    ("... paused", evidence(None, seen=ENDED, **PAUSED), StallKind.LOST_RETURN, False),
 ]
 
 
@@ -167,6 +171,7 @@ LEFT = [
     *((f"coming: {state}", evidence(state), False, False) for state in ("up_for_reschedule", "awaiting_input")),
     *((f"paused: {state}", evidence(state, **PAUSED), False, False) for state in ("up_for_reschedule", "deferred")),
     *((f"done: {state}", evidence(state, **SUCCEEDED), False, False) for state in (None, "queued")),
+    ("to be scheduled in a run at work", evidence(None, seen={"run_state": "running"}), False, False),
 ]
 
 
