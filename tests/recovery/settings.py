@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.recovery import recovery_file
 from tests.recovery.expected import Setting
 from tests.recovery.world import AIRFLOW_DEFAULTS, World
 
@@ -46,7 +47,8 @@ def start_world(folder: Path, setting: Setting, *, recovery: bool = True) -> Ite
     """
     folder.mkdir(parents=True)
     folder.chmod(0o711)
-    world = World(folder, OPTIONS[setting], recovery=recovery)
+    file = recovery_file.SHIPPED.read_text() if setting == "default" else recovery_file.SHORT
+    world = World(folder, OPTIONS[setting], recovery=file if recovery else None)
     if setting == "clocks":
         make_clocks_movable(world)
     try:

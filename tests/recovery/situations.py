@@ -18,7 +18,8 @@ from airflow_aiflow.local.fault import Fault
 from airflow_aiflow.runtime.process import start_time
 from tests.recovery.crowd import crowd
 from tests.recovery.expected import Seen
-from tests.recovery.world import PATIENCE, RECOVERY, RECOVERY_DAG, Run, World, gone, never_answering, patiently
+from tests.recovery.recovery_file import SECOND
+from tests.recovery.world import PATIENCE, RECOVERY, Run, World, gone, never_answering, patiently
 
 #: Seconds for which it is watched that nothing happens: two passes and more.
 STAYS = 15.0
@@ -207,6 +208,9 @@ def deadly_step(world: World) -> Seen:
     wait_for(parked, "the quarantine", PATIENCE)
     run.ended()
     wrong = stays(lambda: (world.requeues(run), run.count("step ")), "requeues and steps")
+    wait_for(lambda: world.alerts(run) or None, "the alert", PATIENCE)
+    if world.alerts(run) != 1:
+        wrong.append(f"{world.alerts(run)} alerts")
     named = [why for _, decision, why in world.incidents(run) if decision == "quarantine" and "risky" in why]
     return measured(run, None, *wrong, *([] if named else ["the quarantine does not name the step"]))
 
@@ -335,8 +339,7 @@ def _kill_recovery(world: World) -> bool | None:
 
 def two_recoveries(world: World) -> Seen:
     second = f"{RECOVERY}_2"
-    text = RECOVERY_DAG.read_text().replace("recovery_dag(", f'recovery_dag(dag_id="{second}", ')
-    (world.folder / "dags" / "second_recovery.py").write_text(text)
+    (world.folder / "dags" / "second_recovery.py").write_text(SECOND)
     world.client.wait_for_dag(second, PATIENCE)
     run = _many(world, 3)
     run.hit_at = time.time()

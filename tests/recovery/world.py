@@ -31,7 +31,6 @@ from airflow_aiflow.local.stack import Stack, StackPlan
 from airflow_aiflow.runtime.process import start_time
 
 DAGS = Path(__file__).parent / "dags"
-RECOVERY_DAG = Path(__file__).parents[2] / "dags" / "aiflow_recovery.py"
 RECOVERY = "aiflow_recovery"
 
 #: Seconds for what Airflow does within a few, on a machine that is busy with other things.
@@ -142,16 +141,16 @@ class World:
 
     :param folder: for everything it leaves.
     :param options: of Airflow, by ``section.name``.
-    :param recovery: whether the recovery DAG is there at all.
+    :param recovery: text of the file that makes the recovery DAG; ``None``: there is none.
     """
 
-    def __init__(self, folder: Path, options: Mapping[str, str], *, recovery: bool = True) -> None:
+    def __init__(self, folder: Path, options: Mapping[str, str], *, recovery: str | None) -> None:
         self.folder = folder
         dags = folder / "dags"
         shutil.copytree(DAGS, dags, ignore=shutil.ignore_patterns("__pycache__"))
-        if recovery:
-            shutil.copy(RECOVERY_DAG, dags)
-        self.recovery = recovery
+        if recovery is not None:
+            (dags / "recovery.py").write_text(recovery)
+        self.recovery = recovery is not None
         self.stack = Stack(StackPlan(home=folder / "stack", dags_folder=dags, airflow_options=options))
         self._client: AirflowClient | None = None
         self._runs = 0
@@ -205,6 +204,10 @@ class World:
     def calls(self, run: Run) -> int:
         """Count the model calls that a run is billed for."""
         return sum(request.fields["model"] == run.token for request in self.stack.model.requests())
+
+    def alerts(self, run: Run) -> int:
+        """Count the mails that tell of a run."""
+        return sum(run.run_id in str(mail.get_body(("plain", "html"))) for mail in self.stack.mail.mails())
 
     def ledger(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         """Ask the ledger."""
