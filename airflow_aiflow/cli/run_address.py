@@ -54,6 +54,16 @@ def read_run(text: str) -> RunAddress:
     return RunAddress(dag_id, run_id)
 
 
+def read_dag_or_run(text: str) -> RunAddress | str:
+    """
+    Read ``DAG_ID`` or ``DAG_ID/RUN_ID``.
+
+    :param text: of the command line.
+    :raises argparse.ArgumentTypeError: if it is neither.
+    """
+    return read_run(text) if "/" in text or not text else text
+
+
 def read_task(text: str) -> TaskAddress:
     """
     Read ``TASK_ID`` or ``TASK_ID[MAP_INDEX]``.

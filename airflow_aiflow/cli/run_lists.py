@@ -53,6 +53,7 @@ def run_show(options: argparse.Namespace) -> int:
     if not views:
         raise not_found(options.RUN)
     value = {"dag_id": options.RUN.dag_id, "run_id": options.RUN.run_id, "executions": [_plain(view) for view in views]}
+    value["total"] = _total(views)
     show(options, value, _text(options.RUN, views))
     return OK
 
@@ -90,7 +91,19 @@ def _text(run: RunAddress, views: list[ExecutionView]) -> str:
         numbers = (view.generation, f"{view.attempt} ({view.sign})", view.steps, view.calls)
         rows.append((name, _state(view), *map(str, numbers), _money(view.cost, view.unpriced), effects))
     notes = [f"#{one.number} waits for a person: {one.subject}" for view in views for one in view.questions]
-    return "\n".join([f"{head}, {_money(cost, 0)}", table(rows), *notes])
+    unpriced = sum(view.unpriced for view in views)
+    return "\n".join([f"{head}, {_money(cost, unpriced)}", table(rows), *notes])
+
+
+def _total(views: list[ExecutionView]) -> dict[str, Any]:
+    return {
+        "steps": sum(view.steps for view in views),
+        "model_calls": sum(view.calls for view in views),
+        "tokens_in": sum(view.tokens_in for view in views),
+        "tokens_out": sum(view.tokens_out for view in views),
+        "cost": str(sum((view.cost for view in views), Decimal(0))),
+        "unpriced": sum(view.unpriced for view in views),
+    }
 
 
 def _state(view: ExecutionView) -> str:

@@ -70,6 +70,30 @@ class ExecutionView:
 
 
 @dataclass(frozen=True, slots=True)
+class SpendingView:
+    """
+    Show what a step of a task, or a whole run, spent on model calls, over all attempts and generations.
+
+    :param name: of the run; of a step: its own.
+    :param task_id: of a step; ``None``: it is a run.
+    :param began_at: of a run.
+    :param cost: US dollars, of the calls whose price is known.
+    :param unpriced: calls whose price is unknown.
+    :param wasted: calls that were paid and gave nothing to record, such as an answer that does not fit its type.
+    """
+
+    name: str
+    calls: int
+    tokens_in: int
+    tokens_out: int
+    cost: Decimal
+    unpriced: int
+    wasted: int
+    task_id: str | None = None
+    began_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class StepView:
     """
     Show a recorded step, without its result.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from airflow_aiflow.durable.budget import Budget
 from airflow_aiflow.durable.record import Usage
@@ -139,12 +139,17 @@ class ModelCaller(Protocol):
         :raises ModelOutputError: if an answer came that does not fit ``output_type``.
         """
 
+    def close(self) -> None:
+        """Give connections and threads back; the next call opens them again."""
+
+
+@runtime_checkable
+class KnowsPrices(Protocol):
+    """Be a model caller that can say beforehand what a call would cost."""
+
     def quote(self, request: LlmRequest, tokens_in: int, tokens_out: int) -> Decimal | None:
         """
         Say what a call would cost, of the dearest of the request's connections. Sends nothing.
 
         :return: US dollars; ``None``: a price is not known.
         """
-
-    def close(self) -> None:
-        """Give connections and threads back; the next call opens them again."""

@@ -14,7 +14,7 @@ from decimal import Decimal
 from airflow_aiflow.durable.budget import NOTHING, Account, Budget, Held, Hold, Spending
 from airflow_aiflow.durable.record import Usage
 from airflow_aiflow.exceptions import AiflowConfigError, BudgetExceededError, LedgerUnavailableError
-from airflow_aiflow.llm.call import LlmRequest, ModelCaller
+from airflow_aiflow.llm.call import KnowsPrices, LlmRequest, ModelCaller
 from airflow_aiflow.llm.estimate import Estimate
 from airflow_aiflow.runtime.patience import Patience
 from airflow_aiflow.runtime.session import Session
@@ -118,7 +118,9 @@ class Budgets:
     def _cost(
         self, budget: Budget, account: Account, request: LlmRequest, estimate: Estimate, caller: ModelCaller
     ) -> Decimal:
-        price = caller.quote(request, estimate.tokens_in, estimate.tokens_out) if budget.cost is not None else None
+        price = None
+        if budget.cost is not None and isinstance(caller, KnowsPrices):
+            price = caller.quote(request, estimate.tokens_in, estimate.tokens_out)
         if price is None:
             price = estimate.cost
         if price is None and budget.cost is not None:

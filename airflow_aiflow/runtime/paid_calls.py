@@ -8,7 +8,6 @@ off or came too late may have been billed, and counts as its estimate.
 from __future__ import annotations
 
 import threading
-from decimal import Decimal
 from functools import cached_property
 from uuid import uuid4
 
@@ -162,9 +161,6 @@ class _OneCall:
         self._paid.budgets.settle(holding, usage)
         self._paid.estimates.learn(self._name, usage)
         return answer
-
-    def quote(self, request: LlmRequest, tokens_in: int, tokens_out: int) -> Decimal | None:
-        return self._caller.quote(request, tokens_in, tokens_out)
 
     def close(self) -> None:
         """Leave the caller open: it is the process's."""

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Self
 
 from airflow_aiflow.durable.attempt import OnClear
 from airflow_aiflow.durable.execution import ExecutionState
 from airflow_aiflow.durable.identity import ExecutionId
-from airflow_aiflow.durable.run_view import EffectCount, ExecutionView, OpenQuestion, StepView
+from airflow_aiflow.durable.run_view import EffectCount, ExecutionView, OpenQuestion, SpendingView, StepView
 from airflow_aiflow.storage.connections import Connections
-from airflow_aiflow.storage.rows import utc
+from airflow_aiflow.storage.rows import Row, utc
 from airflow_aiflow.storage.statements import statement
 
 #: Connections of a command: it asks one thing after the other.
@@ -125,6 +126,26 @@ class PostgresRuns:
             for row in self._ask(statement("run_steps"), params)
         ]
 
+    def spending(self, dag_id: str, run_id: str) -> list[SpendingView]:
+        """
+        Sum up what each step of a run spent on model calls.
+
+        :param dag_id: the DAG.
+        :param run_id: the run.
+        """
+        rows = self._ask(statement("run_spending"), {"dag_id": dag_id, "run_id": run_id})
+        return [replace(_spending(row[1], row), task_id=row[0]) for row in rows]
+
+    def spending_of_runs(self, dag_id: str, *, limit: int) -> list[SpendingView]:
+        """
+        Sum up what each run of a DAG spent on model calls, the last one first.
+
+        :param dag_id: the DAG.
+        :param limit: at most so many.
+        """
+        rows = self._ask(statement("dag_spending"), {"dag_id": dag_id, "limit": limit})
+        return [replace(_spending(row[0], row), began_at=utc(row[1])) for row in rows]
+
     def wish(self, executions: Iterable[int], on_clear: OnClear) -> None:
         """
         Wish something of the next attempts, before Airflow is asked to clear them.
@@ -153,3 +174,9 @@ class PostgresRuns:
     def close(self) -> None:
         """Give the connections back."""
         self._connections.close()
+
+
+def _spending(name: str, row: Row) -> SpendingView:
+    """Turn a row of the two statements about spending into a view; the first two columns differ."""
+    _, _, calls, tokens_in, tokens_out, cost, unpriced, wasted = row
+    return SpendingView(name, calls, tokens_in, tokens_out, cost, unpriced, wasted)

@@ -8,10 +8,13 @@ from typing import Any
 from airflow_aiflow.cli.home_option import home_option
 from airflow_aiflow.cli.ledger_address import dsn_option
 from airflow_aiflow.cli.output import json_option
-from airflow_aiflow.cli.run_address import read_run, read_task
+from airflow_aiflow.cli.run_address import read_dag_or_run, read_run, read_task
 
 #: Steps of one list, unless more are asked for.
 LIMIT = 1000
+
+#: Runs of one list, unless more are asked for.
+RUNS = 20
 
 
 def add_parser(subparsers: Any) -> None:
@@ -27,6 +30,12 @@ def add_parser(subparsers: Any) -> None:
     listing.add_argument("--task", type=read_task, metavar="TASK", help="only of this task: TASK_ID or TASK_ID[3]")
     listing.add_argument("--limit", type=int, default=LIMIT, help=f"at most so many (default: {LIMIT})")
     listing.set_defaults(run=run_steps)
+    spending = verbs.add_parser(
+        "spent", parents=parents, help="sum up what model calls cost: of a DAG by runs, of a run by steps"
+    )
+    spending.add_argument("OF", type=read_dag_or_run, help="DAG_ID, or DAG_ID/RUN_ID")
+    spending.add_argument("--limit", type=int, default=RUNS, help=f"at most so many runs (default: {RUNS})")
+    spending.set_defaults(run=run_spent)
     clearing = verbs.add_parser(
         "clear", parents=parents, help="clear tasks of a run in Airflow; with --preview only say what would happen"
     )
@@ -85,6 +94,13 @@ def run_steps(options: argparse.Namespace) -> int:
     from airflow_aiflow.cli import run_lists
 
     return run_lists.run_steps(options)
+
+
+def run_spent(options: argparse.Namespace) -> int:
+    """Sum up what model calls cost."""
+    from airflow_aiflow.cli import run_spending
+
+    return run_spending.run_spent(options)
 
 
 def run_clear(options: argparse.Namespace) -> int:
