@@ -19,6 +19,7 @@ from airflow_aiflow.durable.effect import Decision, EffectRecord, IntentAnswer, 
 from airflow_aiflow.durable.execution import Beat, ExecutionState, Lease, Standing, Taken
 from airflow_aiflow.durable.identity import EffectId, ExecutionId
 from airflow_aiflow.durable.inbox import Question, QuestionWrite
+from airflow_aiflow.durable.items import ItemLedger
 from airflow_aiflow.durable.limit import LimitLedger
 from airflow_aiflow.durable.record import Batch, Kept, SharedStep, StepRecord, Stored
 from airflow_aiflow.durable.sign import Sign
@@ -62,6 +63,10 @@ class Ledger(Protocol):
     Any method raises ``LedgerUnavailableError`` where the database can't be asked (the statement may or may not have
     been carried out) and ``LedgerSchemaError`` where the tables are not the ones that this code knows.
     """
+
+    @property
+    def items(self) -> ItemLedger:
+        """What maps know of their items beside the results."""
 
     def check(self) -> None:
         """
@@ -360,11 +365,17 @@ class Host(Protocol):
             ``None``: the process was told to end, the execution stays as it is.
         """
 
-    def end_process(self, why: str, *, superseded: bool = True) -> None:
+    @property
+    def may_come_back(self) -> bool:
+        """Whether an attempt that ends this process itself can be handed back, so that no retry is burnt."""
+
+    def end_process(self, why: str, *, superseded: bool = True, back_in: float | None = None) -> None:
         """
         End this process: called by the watchdog, from a thread. May not return.
 
         :param why: for the log.
         :param superseded: whether a later attempt is at work, which must not be harmed by what the host hears of this
-            end; else the attempt is the current one, and has failed.
+            end; else the attempt is the current one.
+        :param back_in: seconds after which the current attempt is to come back, where ``may_come_back`` said so;
+            ``None``: it has failed.
         """

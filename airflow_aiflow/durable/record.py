@@ -60,6 +60,8 @@ class StepRecord:
     usage: Usage | None = None
     #: A short hash of each argument, in order (see ``durable.fingerprint.short_prints``): tells what has changed.
     prints: bytes | None = None
+    #: Where other runs look for it; ``None``: nowhere. Written, and never read back.
+    reuse_key: int | None = None
 
 
 class Kept(NamedTuple):

@@ -25,6 +25,7 @@ from airflow_aiflow.durable.sign import Sign, is_requeue
 from airflow_aiflow.exceptions import LedgerUnavailableError
 from airflow_aiflow.storage import memory_effects, memory_questions, memory_steps
 from airflow_aiflow.storage.answers import check_decision, check_end, check_person, check_question, check_sign
+from airflow_aiflow.storage.memory_items import MemoryItems
 from airflow_aiflow.storage.memory_limits import MemoryLimits
 from airflow_aiflow.storage.memory_spending import MemorySpending
 from airflow_aiflow.storage.memory_tables import (
@@ -82,6 +83,11 @@ class MemoryLedger:
             if self.lost_answers > 0:
                 self.lost_answers -= 1
                 raise LedgerUnavailableError("the ledger in memory lost its answer, as a test asked for")
+
+    @property
+    def items(self) -> MemoryItems:
+        """What maps know of their items, on the same tables."""
+        return MemoryItems(self.statement)
 
     def check(self) -> None:
         """Find nothing to complain of: there is no schema."""
@@ -226,6 +232,9 @@ class MemoryLedger:
                 prior = steps.get(step.step_key)
                 before.append(None if prior is None else step_record(prior))
                 steps.setdefault(step.step_key, step_row(step))
+                if prior is None and step.reuse_key is not None:
+                    place = (step.reuse_key, lease.execution_pk, generation, step.step_key)
+                    tables.reuse.append((tables.clock.monotonic(), *place))
             execution = tables.by_pk.get(lease.execution_pk)
             if execution is not None and execution.fence == lease.fence:
                 events = tables.events.setdefault((lease.execution_pk, lease.fence), {})

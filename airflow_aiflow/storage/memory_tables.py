@@ -13,6 +13,7 @@ from airflow_aiflow.durable.effect import Decision, EffectState
 from airflow_aiflow.durable.execution import ExecutionState, Lease
 from airflow_aiflow.durable.identity import MAX_KEY_LENGTH, EffectId, ExecutionId
 from airflow_aiflow.durable.inbox import QuestionWrite
+from airflow_aiflow.durable.items import FailedItem
 from airflow_aiflow.durable.ports import Clock
 from airflow_aiflow.durable.record import StepRecord, Stored
 from airflow_aiflow.exceptions import LedgerError
@@ -157,6 +158,9 @@ class Tables:
         self.leases: dict[int, LeaseRow] = {}
         self.attempts: dict[tuple[int, int], AttemptRow] = {}
         self.steps: dict[tuple[int, int], dict[bytes, Row]] = {}
+        #: When, reuse key, execution, generation, step key.
+        self.reuse: list[tuple[float, int, int, int, bytes]] = []
+        self.failed_items: dict[tuple[int, int], dict[bytes, FailedItem]] = {}
         self.events: dict[tuple[int, int], dict[int, tuple[str, bytes]]] = {}
         self.effects: dict[EffectId, EffectRow] = {}
         self.intents: dict[UUID, tuple[EffectRow, IntentRow]] = {}

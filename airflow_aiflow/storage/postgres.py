@@ -35,6 +35,7 @@ from airflow_aiflow.exceptions import LedgerError, LedgerUnavailableError
 from airflow_aiflow.storage.answers import check_decision, check_end, check_person, check_question, check_sign, not_ours
 from airflow_aiflow.storage.connections import Connections
 from airflow_aiflow.storage.postgres_faults import NoTablesError
+from airflow_aiflow.storage.postgres_items import PostgresItems
 from airflow_aiflow.storage.postgres_limits import PostgresLimits
 from airflow_aiflow.storage.postgres_params import attempt_params, intent_params, lease_params, payload, question_params
 from airflow_aiflow.storage.postgres_record import record
@@ -64,8 +65,19 @@ class PostgresLedger:
         self.most_steps = MOST_STEPS
         self._connections = connections
         self._ask = connections.ask
+        self._items = PostgresItems(connections)
         self._limits = PostgresLimits(connections)
         self._spending = PostgresSpending(connections)
+
+    @property
+    def conninfo(self) -> str:
+        """The address as libpq takes it, the password in it."""
+        return self._connections.conninfo
+
+    @property
+    def items(self) -> PostgresItems:
+        """What maps know of their items, over the same connections."""
+        return self._items
 
     @property
     def limits(self) -> PostgresLimits:

@@ -47,7 +47,7 @@ def record(ask: Ask, lease: Lease, generation: int, batch: Batch) -> list[StepRe
     """
     if not batch.steps and not batch.events:
         return []
-    if len(batch.steps) == len(batch.events) == 1:
+    if len(batch.steps) == len(batch.events) == 1 and batch.steps[0].reuse_key is None:
         try:
             ask(statement("record_one"), _one(lease, generation, batch))
         except RowExistsError:
@@ -75,6 +75,8 @@ def _many(lease: Lease, generation: int, batch: Batch) -> Params:
         "fence": lease.fence,
         "generation": generation,
         "first_seq": batch.first_seq,
+        "reuse_key": [step.reuse_key for step in batch.steps if step.reuse_key is not None],
+        "reusable": [step.step_key for step in batch.steps if step.reuse_key is not None],
         "event_kind": [shown(event.kind) for event in batch.events],
         "event_data": [event.data for event in batch.events],
     }

@@ -177,6 +177,7 @@ class PostgresWorld:
 
 
 _AGE = (
+    "update aiflow.reuse set recorded_at = recorded_at - %(past)s",
     "update aiflow.lease set expires_at = expires_at - %(past)s, progress_at = progress_at - %(past)s",
     (
         "update aiflow.attempt set started_at = started_at - %(past)s, ended_at = ended_at - %(past)s,"

@@ -16,6 +16,12 @@ with s as (
     on conflict do nothing
     returning step_key
 ),
+r as (                                         -- of what was written, what other runs may look for
+    insert into aiflow.reuse (reuse_key, execution_id, generation, step_key)
+    select t.reuse_key, %(execution_id)s, %(generation)s, t.step_key
+    from unnest(%(reuse_key)b::bigint[], %(reusable)b::bytea[]) t (reuse_key, step_key)
+    join s on s.step_key = t.step_key
+),
 e as (
     insert into aiflow.event (execution_id, fence, seq, kind, data)
     select x.execution_id, x.fence, %(first_seq)s + t.place - 1, t.kind, t.data

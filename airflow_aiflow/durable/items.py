@@ -1,0 +1,108 @@
+"""What the ledger keeps of a map's items beside their results: where other runs have them, and which ones failed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, Protocol
+
+from airflow_aiflow.durable.execution import Lease
+from airflow_aiflow.durable.identity import digest
+from airflow_aiflow.durable.record import StepRecord
+
+ItemState = Literal["at_work", "failed", "dead", "retry"]
+
+
+def reuse_key(dag_id: str, task_id: str, name: str, fingerprint: bytes, occurrence: int) -> int:
+    """
+    Say where the same step of other runs is looked for.
+
+    :param name: the step's name.
+    :param fingerprint: 32 bytes over what decides its outcome.
+    :param occurrence: which of equal calls it is.
+    :return: eight bytes of a hash, signed as the database's ``bigint``; what is found there is compared in full.
+    """
+    hashed = digest("reuse", dag_id, task_id, name, fingerprint, occurrence)
+    return int.from_bytes(hashed[:8], "big", signed=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Hold a step that is looked for among other runs."""
+
+    reuse_key: int
+    name: str
+    fingerprint: bytes
+    occurrence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reusable:
+    """
+    Hold a step that another run recorded.
+
+    :param place: of what was wanted, from 0.
+    """
+
+    place: int
+    record: StepRecord
+    execution_pk: int
+    generation: int
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class FailedItem:
+    """
+    Hold an item that has no result.
+
+    :param number: its place in the list, from 0.
+    :param key: its own; ``None``: it has none.
+    :param failures: how often it failed, over all tries.
+    :param kills: how many processes were lost while it was at work, as far as is known.
+    :param error: the stored form of ``{"type": ..., "message": ...}``; ``None``: it did not raise.
+    :param fence: of the attempt that wrote this last.
+    """
+
+    step_key: bytes
+    name: str
+    number: int
+    key: str | None
+    state: ItemState
+    failures: int
+    kills: int
+    error: bytes | None
+    fence: int
+    at: datetime | None = None
+
+
+class ItemLedger(Protocol):
+    """
+    Keep what a map knows of its items. Every method is one statement and may be repeated after a lost acknowledgement.
+
+    Errors are those of ``Ledger``.
+    """
+
+    def reusable(self, lease: Lease, wanted: Sequence[Wanted], *, age: float) -> list[Reusable]:
+        """
+        Look for steps of other runs of the same task, in one query; of each the newest counts.
+
+        None that an execution recorded which holds a live lease, or that was at work when the server became another
+        one: what else it recorded may be lost.
+
+        :param age: seconds; older records do not count.
+        """
+
+    def troubled(self, lease: Lease, generation: int) -> list[FailedItem]:
+        """Read the items of a generation that have no result and are known for it."""
+
+    def fail_items(self, lease: Lease, generation: int, items: Sequence[FailedItem]) -> None:
+        """Write down failed items, or that items are at work; what was known of an item is replaced."""
+
+    def retry_items(self, execution_pk: int, generation: int) -> int:
+        """
+        Let dead items be tried once more by the next attempt.
+
+        :return: how many there were.
+        """

@@ -1,0 +1,70 @@
+"""What a map knows of its items, on the memory ledger's tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+
+from airflow_aiflow.durable.execution import Lease
+from airflow_aiflow.durable.items import FailedItem, Reusable, Wanted
+from airflow_aiflow.storage.memory_tables import Tables
+from airflow_aiflow.storage.rows import step_record
+
+
+class MemoryItems:
+    """
+    Implement the port ``ItemLedger`` without a database.
+
+    :param statement: gives the ledger's tables, under its lock.
+    """
+
+    def __init__(self, statement: Callable[[], AbstractContextManager[Tables]]) -> None:
+        self._statement = statement
+
+    def reusable(self, lease: Lease, wanted: Sequence[Wanted], *, age: float) -> list[Reusable]:
+        """Look for steps of other runs of the same task."""
+        with self._statement() as tables:
+            found = ((place, _newest(tables, lease, each, age)) for place, each in enumerate(wanted))
+            return [replace(each, place=place) for place, each in found if each is not None]
+
+    def troubled(self, lease: Lease, generation: int) -> list[FailedItem]:
+        """Read the items of a generation that have no result and are known for it."""
+        with self._statement() as tables:
+            return list(tables.failed_items.get((lease.execution_pk, generation), {}).values())
+
+    def fail_items(self, lease: Lease, generation: int, items: Sequence[FailedItem]) -> None:
+        """Write down failed items, or that items are at work."""
+        with self._statement() as tables:
+            held = tables.failed_items.setdefault((lease.execution_pk, generation), {})
+            for item in items:
+                before = held.get(item.step_key)
+                if before is None or before.fence <= lease.fence:
+                    held[item.step_key] = replace(item, fence=lease.fence, at=tables.clock.now())
+
+    def retry_items(self, execution_pk: int, generation: int) -> int:
+        """Let dead items be tried once more by the next attempt."""
+        with self._statement() as tables:
+            held = tables.failed_items.get((execution_pk, generation), {})
+            dead = {key: item for key, item in held.items() if item.state in ("dead", "failed")}
+            held.update({key: replace(item, state="retry", failures=0, kills=0) for key, item in dead.items()})
+            return len(dead)
+
+
+def _newest(tables: Tables, lease: Lease, wanted: Wanted, age: float) -> Reusable | None:
+    me = tables.by_pk[lease.execution_pk].execution
+    found = []
+    for at, key, pk, generation, step_key in tables.reuse:
+        other = tables.by_pk[pk].execution
+        row = tables.steps.get((pk, generation), {}).get(step_key)
+        if key != wanted.reuse_key or row is None or at <= tables.clock.monotonic() - age:
+            continue
+        if (other.dag_id, other.task_id) != (me.dag_id, me.task_id) or other.run_id == me.run_id:
+            continue
+        held = tables.leases.get(pk)
+        if held is not None and held.expires_at > tables.clock.monotonic():
+            continue
+        step = step_record(row)
+        if (step.name, step.fingerprint, step.occurrence) == (wanted.name, wanted.fingerprint, wanted.occurrence):
+            found.append((at, Reusable(0, step, pk, generation, other.run_id)))
+    return max(found, key=lambda each: each[0])[1] if found else None

@@ -1,0 +1,74 @@
+"""What a map knows of its items, in PostgreSQL: each method is one statement of ``sql/`` and one commit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from airflow_aiflow.durable.execution import Lease
+from airflow_aiflow.durable.items import FailedItem, Reusable, Wanted
+from airflow_aiflow.storage.connections import Connections
+from airflow_aiflow.storage.postgres_params import lease_params
+from airflow_aiflow.storage.rows import STEP_WIDTH, step_record, utc
+from airflow_aiflow.storage.statements import statement
+from airflow_aiflow.storage.text import shown
+
+
+class PostgresItems:
+    """
+    Implement the port ``ItemLedger``.
+
+    :param connections: those of the ledger.
+    """
+
+    def __init__(self, connections: Connections) -> None:
+        self._ask = connections.ask
+
+    def reusable(self, lease: Lease, wanted: Sequence[Wanted], *, age: float) -> list[Reusable]:
+        """Look for steps of other runs of the same task, in one query."""
+        if not wanted:
+            return []
+        params = {
+            "execution_id": lease.execution_pk,
+            "name": shown(wanted[0].name),
+            "reuse_keys": [each.reuse_key for each in wanted],
+            "fingerprints": [each.fingerprint for each in wanted],
+            "occurrences": [each.occurrence for each in wanted],
+            "age": age,
+        }
+        return [
+            Reusable(
+                place=row[STEP_WIDTH + 3],
+                record=step_record(row),
+                execution_pk=row[STEP_WIDTH],
+                generation=row[STEP_WIDTH + 1],
+                run_id=row[STEP_WIDTH + 2],
+            )
+            for row in self._ask(statement("reusable"), params)
+        ]
+
+    def troubled(self, lease: Lease, generation: int) -> list[FailedItem]:
+        """Read the items of a generation that have no result and are known for it."""
+        params = {"execution_id": lease.execution_pk, "generation": generation}
+        return [FailedItem(*row[:-1], at=utc(row[-1])) for row in self._ask(statement("troubled_items"), params)]
+
+    def fail_items(self, lease: Lease, generation: int, items: Sequence[FailedItem]) -> None:
+        """Write down failed items, or that items are at work."""
+        if not items:
+            return
+        params = lease_params(lease) | {
+            "generation": generation,
+            "step_keys": [item.step_key for item in items],
+            "names": [shown(item.name) for item in items],
+            "numbers": [item.number for item in items],
+            "item_keys": [None if item.key is None else shown(item.key) for item in items],
+            "states": [item.state for item in items],
+            "failures": [item.failures for item in items],
+            "kills": [item.kills for item in items],
+            "errors": [item.error for item in items],
+        }
+        self._ask(statement("fail_items"), params)
+
+    def retry_items(self, execution_pk: int, generation: int) -> int:
+        """Let dead items be tried once more by the next attempt."""
+        params = {"execution_id": execution_pk, "generation": generation}
+        return len(self._ask(statement("retry_items"), params))
