@@ -115,7 +115,12 @@ class Shell:
         """Refuse: no transaction runs here."""
         raise AiflowConfigError(f"the command has no connection '{conn_id}'")
 
-    def end_process(self, why: str, *, superseded: bool = True) -> NoReturn:
+    @property
+    def may_come_back(self) -> bool:
+        """Say no: nobody would start it again."""
+        return False
+
+    def end_process(self, why: str, *, superseded: bool = True, back_in: float | None = None) -> NoReturn:
         """Go: another one is at work, or the call did not end in time."""
         print(f"aiflow: {why}", file=sys.stderr)
         os._exit(FINDING)

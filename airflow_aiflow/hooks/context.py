@@ -135,7 +135,7 @@ def work_from_context(
     if is_supervised():
         # Else an orphan would go on beside the next try after its supervisor's death.
         die_with_parent()
-    hook, host = AiflowHook(), AirflowHost()
+    hook, host = AiflowHook(), AirflowHost(came_back=int(context.get("task_reschedule_count") or 0))
     services = hook.services(host)
     attempt = attempt_from_context(
         context,

@@ -21,7 +21,11 @@ from airflow_aiflow.exceptions import (
     JobFailedError,
     QuestionTimeoutError,
 )
-from airflow_aiflow.hooks.supervisor import end_failed, end_superseded, is_supervised
+from airflow_aiflow.hooks.supervisor import end_failed, end_superseded, hand_back, is_supervised
+
+#: Returns of one try, for whatever reason, after which an attempt that hangs is not handed back but fails: what hangs
+#: each time must come to an end. Recovery has its own count.
+MOST_RETURNS = 3
 
 #: After these, only a person's word or clear can help.
 NEEDS_A_PERSON = (
@@ -50,11 +54,13 @@ class AirflowHost:
     Implement the protocol ``Host`` for one task process.
 
     :param logger: where lines for the task log go.
+    :param came_back: how often this try has come back already, by reschedules of any kind.
     """
 
-    def __init__(self, logger: logging.Logger | None = None) -> None:
+    def __init__(self, logger: logging.Logger | None = None, *, came_back: int = 0) -> None:
         self._log = logger or logging.getLogger("airflow_aiflow.flow")
         self._supervisor = os.getppid()
+        self._came_back = came_back
         self._superseded = threading.Event()
 
     @property
@@ -102,7 +108,12 @@ class AirflowHost:
         again = (exceptions.AirflowRescheduleException, exceptions.TaskDeferred, exceptions.TaskAwaitingInput)
         return ExecutionState.PAUSED if isinstance(error, again) else ExecutionState.FAILED
 
-    def end_process(self, why: str, *, superseded: bool = True) -> None:
+    @property
+    def may_come_back(self) -> bool:
+        """Whether this task process can be handed back as a reschedule: not again and again, for it may always hang."""
+        return is_supervised() and self._came_back < MOST_RETURNS
+
+    def end_process(self, why: str, *, superseded: bool = True, back_in: float | None = None) -> None:
         """
         End this task process; where a later attempt has taken over, without harming that one.
 
@@ -110,6 +121,7 @@ class AirflowHost:
 
         :param why: for the log.
         :param superseded: whether a later attempt is at work.
+        :param back_in: seconds after which the current attempt comes back, with no retry burnt; ``None``: it fails.
         """
         if superseded:
             self._superseded.set()
@@ -117,6 +129,8 @@ class AirflowHost:
         if is_supervised():
             if superseded:
                 end_superseded(supervisor=self._supervisor)
+            if back_in is not None:
+                hand_back(datetime.now(UTC) + timedelta(seconds=back_in))
             end_failed()
 
     def end_if_superseded(self) -> None:

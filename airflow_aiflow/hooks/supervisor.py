@@ -14,8 +14,10 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import threading
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
 #: How long a superseded process waits to be ended. The supervisor beats every [workers] min_heartbeat_interval (5 s);
 #: twelve beats outlast a server that is restarting.
 VERDICT_SECONDS = 60.0
+
+#: How long Airflow gets to take a task back: its client tries a server again that restarts.
+HAND_BACK_SECONDS = 30.0
 
 #: How often the waiting process looks whether its supervisor is gone.
 LOOK_SECONDS = 0.2
@@ -78,6 +83,34 @@ def end_failed() -> NoReturn:
     """End this process; the supervisor reports a failure, and Airflow retries as the task says."""
     flush_logs()
     os._exit(1)
+
+
+def hand_back(back_at: datetime) -> NoReturn:
+    """
+    End this process, from any of its threads, as a reschedule: the same try comes back, and no retry is burnt.
+
+    Another thread may hold the way to the supervisor for ever, or the server be away: then the process ends all the
+    same. What the supervisor could not deliver, it delivers again when its process has ended.
+
+    :param back_at: not sooner than 20 s from now, else Airflow's late word on this process fails the next one.
+    """
+    told = threading.Event()
+    threading.Thread(target=_send_reschedule, args=(back_at, told), name="aiflow-hand-back", daemon=True).start()
+    taken = told.wait(HAND_BACK_SECONDS)
+    flush_logs()
+    os._exit(0 if taken else 1)
+
+
+def _send_reschedule(back_at: datetime, told: threading.Event) -> None:
+    from airflow.sdk.execution_time.comms import RescheduleTask
+    from airflow.sdk.execution_time.task_runner import SUPERVISOR_COMMS
+
+    try:
+        SUPERVISOR_COMMS.send(RescheduleTask(reschedule_date=back_at, end_date=datetime.now(UTC)))
+    except Exception:  # it is told by the exit code
+        logging.getLogger(__name__).warning("aiflow: Airflow did not take this task back", exc_info=True)
+    else:
+        told.set()
 
 
 def end_superseded(*, supervisor: int) -> NoReturn:

@@ -24,10 +24,7 @@ from airflow_aiflow.runtime.alarm import AlarmClock
 from airflow_aiflow.runtime.changed_keys import tell_unreached
 from airflow_aiflow.runtime.compensation import undo_all
 from airflow_aiflow.runtime.current import current_unit, inside_flow
-from airflow_aiflow.runtime.deadline import Deadlines
 from airflow_aiflow.runtime.flow import Flow
-from airflow_aiflow.runtime.gate import Gate
-from airflow_aiflow.runtime.heartbeat import Heartbeat
 from airflow_aiflow.runtime.interrupts import Interrupts, author
 from airflow_aiflow.runtime.journal import Journal
 from airflow_aiflow.runtime.meter import Meter
@@ -40,6 +37,7 @@ from airflow_aiflow.runtime.session import Services, Session
 from airflow_aiflow.runtime.shutdown import Shutdown
 from airflow_aiflow.runtime.spool import Spool
 from airflow_aiflow.runtime.takeover import take_over
+from airflow_aiflow.runtime.watch import Watch
 from airflow_aiflow.storage.payload_cipher import PayloadCipher
 
 if TYPE_CHECKING:
@@ -168,22 +166,20 @@ class _Run:
         settings, clock, ledger = services.settings, services.clock, services.ledger
         Patience(clock, settings.ledger_patience).over(ledger.check)
         taken = take_over(attempt, ledger, settings, clock, ttl=lease.ttl, check=check)
-        self._at_end: list[Callable[[], None]] = []
         self._lease = taken.lease
         self._targets: list[Targets] = []
+        self._at_end: list[Callable[[], None]] = []
         self._meter = Meter(services.stats, clock, attempt, taken)
-        self._gate = Gate(clock)
+        self._watch = Watch(services, taken.lease, lease, back_in=max(settings.reschedule_delay, HAND_OVER_SECONDS))
+        self._gate = self._watch.gate
         self._alarms = AlarmClock()
         self._interrupts = Interrupts(self._alarms)
         self._patience = Patience(clock, settings.ledger_patience, lambda: self._interrupts.held)
-        self._heartbeat = Heartbeat(
-            ledger, taken.lease, lease, self._gate, services.host, clock, patience=settings.handover
-        )
         try:
             self._alarms.open()
             self._interrupts.open()
             # From here on: what follows may take longer than the lease.
-            self._heartbeat.start()
+            self._watch.start()
             self._session, before = self._make_session(attempt, taken, step_timeout)
             self.flow = Flow(self._session, before)
         except BaseException:
@@ -198,10 +194,7 @@ class _Run:
             spool = Spool(settings.spool_dir, settings.seal_key, attempt.execution, cipher)
             self._patience.over(partial(spool.take_in, services.ledger, services.host))
         recorded = self._patience.over(lambda: services.ledger.recorded(taken.lease, taken.generation))
-        deadlines = Deadlines(
-            self._alarms, self._interrupts, on_overrun=lambda why: services.host.end_process(why, superseded=False)
-        )
-        deadlines.install()
+        deadlines = self._watch.deadlines(self._alarms, self._interrupts)
         before = spent_before(recorded)
         journal = Journal(services.host, recorded, self._meter)
         journal.opened(taken, before)
@@ -225,14 +218,14 @@ class _Run:
             journal=journal,
             meter=self._meter,
             gate=self._gate,
-            at_end=self._at_end,
             interrupts=self._interrupts,
             deadlines=deadlines,
-            heartbeat=self._heartbeat,
+            heartbeat=self._watch.heartbeat,
             effects_in_hand=OneAtATime(),
             spool=spool,
             step_timeout=step_timeout,
             targets=self._targets,
+            at_end=self._at_end,
         )
         return session, before
 
@@ -282,7 +275,7 @@ class _Run:
             failpoint("before_finish")
             session.recorder.flush()
             result = self._result(value)
-            self._heartbeat.ending()
+            self._watch.ending()
             ours = self._patience.over(
                 lambda: session.services.ledger.finish(self._lease, ExecutionState.SUCCEEDED, result=result)
             )
@@ -349,7 +342,7 @@ class _Run:
     def _ended(self, state: ExecutionState, reason: str | None = None) -> None:
         try:
             self._session.recorder.flush()
-            self._heartbeat.ending()
+            self._watch.ending()
             self._patience.over(lambda: self._services.ledger.finish(self._lease, state, result=None, reason=reason))
         except Exception as error:  # what the body raised must not be hidden by it
             self._services.host.log(f"the end of this attempt could not be recorded: {error}", warning=True)
@@ -360,20 +353,20 @@ class _Run:
 
         :param how: the end, for the log.
         """
-        self._heartbeat.ending()
+        self._watch.ending()
         try:
             self._services.ledger.let_go(self._lease)
         except Exception as error:
             self._services.host.log(f"this attempt {how}; its lease lapses by itself: {error}", warning=True)
-        for end in self._at_end:
-            end()
 
     def close(self) -> None:
         """Stop what runs beside the body."""
         self._gate.end("has ended")
-        self._heartbeat.stop()
+        self._watch.close()
         self._alarms.close()
         self._interrupts.close()
+        for end in self._at_end:
+            end()
         for targets in self._targets:
             targets.close()
         self._meter.flush()

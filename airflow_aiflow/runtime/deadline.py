@@ -2,23 +2,27 @@
 End a call at its deadline.
 
 In the main thread a signal raises, in the author's code alone, also out of a blocking read. A coroutine is cancelled.
-A worker thread can't be interrupted: its call counts as overrun, a late outcome is still recorded, and the process is
-ended a little after the deadline. A call that has returned keeps its result, however late the signal comes.
+A worker thread can't be interrupted. A call that has not returned a little after its deadline, wherever it runs, is
+overrun: ``runtime/overrun.py`` ends the process, and where no thread of ours gets to run, the guard does. A call that
+has returned keeps its result, however late the signal comes.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from airflow_aiflow.runtime.alarm import AlarmClock
 from airflow_aiflow.runtime.coroutines import due_in
 from airflow_aiflow.runtime.interrupts import DEADLINE_SIGNAL, Interrupts
+from airflow_aiflow.runtime.vitals import Vitals
 
 R = TypeVar("R")
 
-#: Seconds that an overrun worker thread gets, beyond its deadline, to bring its outcome.
+#: Seconds that an overrun call gets, beyond its deadline, to bring its outcome, or to clean up.
 OVERRUN_GRACE = 10.0
 
 
@@ -43,13 +47,19 @@ class Deadlines:
 
     :param alarms: who rings.
     :param interrupts: where signals may raise.
-    :param on_overrun: called from the alarm thread when a worker thread's call did not end in time and grace.
+    :param on_overrun: called from the alarm thread when a call did not end in time and grace.
+    :param vitals: shown the calls that have a deadline.
     """
 
-    def __init__(self, alarms: AlarmClock, interrupts: Interrupts, on_overrun: Callable[[str], None]) -> None:
+    def __init__(
+        self, alarms: AlarmClock, interrupts: Interrupts, on_overrun: Callable[[str], None], vitals: Vitals
+    ) -> None:
         self._alarms = alarms
         self._interrupts = interrupts
         self._on_overrun = on_overrun
+        self._vitals = vitals
+        #: The calls that are overrun, and the threads that they are in.
+        self._stuck: dict[object, int] = {}
         #: Of the main thread's calls, the outermost first.
         self._tokens: list[_Token] = []
         self._cut: Callable[[], BaseException] | None = None
@@ -71,12 +81,32 @@ class Deadlines:
             return call()
         if self._installed and threading.current_thread() is threading.main_thread():
             return self._run_in_main(call, seconds, error)
-        alarm = self._alarms.set(seconds + OVERRUN_GRACE, lambda: self._on_overrun(str(error())))
+        with self._watched(_Token(), seconds, error), due_in(seconds, error):
+            return call()
+
+    @property
+    def stuck(self) -> frozenset[int]:
+        """The threads whose calls are overrun and have not returned, by their identifiers."""
+        return frozenset(self._stuck.copy().values())
+
+    @contextmanager
+    def _watched(self, call: object, seconds: float, error: Callable[[], Exception]) -> Iterator[None]:
+        """Tell of a call that has not returned a little after so many seconds."""
+        thread = threading.get_ident()
+
+        def over() -> None:
+            self._stuck[call] = thread
+            self._vitals.returned(call)  # from here on this process ends it
+            self._on_overrun(str(error()))
+
+        self._vitals.calls(call, time.monotonic() + seconds)
+        alarm = self._alarms.set(seconds + OVERRUN_GRACE, over)
         try:
-            with due_in(seconds, error):
-                return call()
+            yield
         finally:
             alarm.cancel()
+            self._vitals.returned(call)
+            self._stuck.pop(call, None)
 
     def cut(self, error: Callable[[], BaseException]) -> None:
         """
@@ -98,7 +128,8 @@ class Deadlines:
         self._tokens.append(token)
         alarm = self._alarms.set(seconds, ring)
         try:
-            return call()
+            with self._watched(token, seconds, error):
+                return call()
         except _DeadlinePassed as passed:
             if passed.token is not token:
                 raise

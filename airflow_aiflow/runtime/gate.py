@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
 from airflow_aiflow.durable.ports import Clock
 from airflow_aiflow.exceptions import AttemptParked, AttemptSuperseded, FlowClosedError, FlowError, FlowSignal
+from airflow_aiflow.runtime.vitals import Vitals
 
 
 class Gate:
@@ -23,16 +24,20 @@ class Gate:
     Stand before every start.
 
     :param clock: for the age of the last progress.
+    :param vitals: shown what is in hand; ``None``: nobody looks.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, vitals: Vitals | None = None) -> None:
         self._clock = clock
+        self.vitals = vitals or Vitals.private()
         self._lock = threading.Lock()
         self._pid = os.getpid()
         #: For each unit in hand the moment until which its own timeout lets it be.
         self._in_hand: dict[object, float] = {}
         #: For each unit in hand that names a timeout, its seconds.
         self._timeouts: dict[object, float] = {}
+        #: For each unit in hand the thread that works on it.
+        self._threads: dict[object, int] = {}
         self._superseded: str | None = None
         self._parked: AttemptParked | None = None
         self._shut: AttemptParked | None = None
@@ -87,13 +92,17 @@ class Gate:
             self._in_hand[unit] = self._clock.monotonic() + (timeout or 0.0)
             if timeout is not None:
                 self._timeouts[unit] = timeout
+            self._threads[unit] = threading.get_ident()
             self.step = step
+            self._show()
         try:
             yield
         finally:
             with self._lock:
                 del self._in_hand[unit]
                 self._timeouts.pop(unit, None)
+                del self._threads[unit]
+                self._show()
                 self._progress_at = self._clock.monotonic()
 
     def hold(self, outcomes: object, step: str) -> None:
@@ -106,6 +115,7 @@ class Gate:
         with self._lock:
             self._in_hand[outcomes] = 0.0
             self.step = step
+            self._show()
 
     def drop(self, outcomes: object) -> None:
         """
@@ -115,14 +125,27 @@ class Gate:
         """
         with self._lock:
             self._in_hand.pop(outcomes, None)
+            self._show()
             self._progress_at = self._clock.monotonic()
+
+    def _show(self) -> None:
+        self.vitals.in_hand(max(self._in_hand.values(), default=None))
+
+    def busy_beside(self, threads: Collection[int]) -> bool:
+        """
+        Say whether more is in hand than what these threads work on.
+
+        :param threads: by their identifiers.
+        """
+        with self._lock:
+            return any(self._threads.get(unit) not in threads for unit in self._in_hand)
 
     def leased(self, until: float, renew: Callable[[], object]) -> None:
         """
         Note up to when the lease is surely ours.
 
         :param until: a moment of the clock.
-        :param renew: asks the ledger, and calls ``supersede`` where it is another's; used before a start that comes later.
+        :param renew: asks the ledger, and calls ``supersede`` where it is another's; used before a later start.
         """
         self._leased_until, self._renew = until, renew
 

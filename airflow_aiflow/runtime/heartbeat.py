@@ -45,7 +45,9 @@ class Heartbeat:
 
     def start(self) -> None:
         """Start beating; the take-over itself was the first beat."""
-        self._gate.leased(self._clock.monotonic() + self._rules.ttl, self.beat)
+        now = self._clock.monotonic()
+        self._gate.vitals.beaten(now)
+        self._gate.leased(now + self._rules.ttl, self.beat)
         self._thread.start()
 
     def ending(self) -> None:
@@ -55,6 +57,7 @@ class Heartbeat:
         Else a beat between that and ``stop`` would end the process of an attempt that has ended well.
         """
         self._ending = True
+        self._gate.vitals.ending()
 
     def stop(self) -> None:
         """Beat no more."""
@@ -81,6 +84,7 @@ class Heartbeat:
             # The next beat tries again; that the lease may lapse meanwhile is checked by every start, in the ledger.
             return True
         if beat.held:
+            self._gate.vitals.beaten(asked)
             self._gate.leased(asked + self._rules.ttl, self.beat)
         if self._ending:
             return beat.held

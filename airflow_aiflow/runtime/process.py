@@ -15,6 +15,7 @@ import socket
 from pathlib import Path
 
 from airflow_aiflow.durable.attempt import Owner
+from airflow_aiflow.runtime.living import look
 
 #: ``prctl`` option: the signal that the kernel sends when the parent dies.
 PR_SET_PDEATHSIG = 1
@@ -39,13 +40,8 @@ def start_time(pid: int) -> int | None:
     :param pid: the process.
     :return: clock ticks since boot; ``None`` where it is gone, or dead and not yet reaped.
     """
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return None
-    # The command's name stands in brackets and may hold anything; the fields after it are numbers.
-    after_name = stat.rpartition(")")[2].split()
-    return None if after_name[0] in ("Z", "X") else int(after_name[19])
+    seen = look(pid)
+    return None if seen is None else seen.start
 
 
 def this_owner(ti_id: str) -> Owner:

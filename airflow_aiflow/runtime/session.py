@@ -27,6 +27,7 @@ from airflow_aiflow.runtime.spool import Spool
 
 if TYPE_CHECKING:
     from airflow_aiflow.runtime.compensation import Undoable
+    from airflow_aiflow.runtime.guard import GuardPlan
     from airflow_aiflow.storage.target import Targets
 
 #: Keys the hash of a secret where no seal_key is configured: then it only keeps the secret out of sight.
@@ -44,6 +45,7 @@ class Services:
     :param settings: the deployment's.
     :param clock: time.
     :param models: makes model calls; ``None``: ``flow.llm`` is refused.
+    :param guard: how a small process beside the attempt guards it; ``None``: nothing does.
     :param stats: where figures go; ``None``: nowhere.
     """
 
@@ -53,6 +55,7 @@ class Services:
     settings: FlowSettings
     clock: Clock
     models: Callable[[], ModelCaller] | None = None
+    guard: GuardPlan | None = None
     stats: Stats | None = None
 
 
@@ -79,11 +82,11 @@ class Session:
     targets: list[Targets] = field(default_factory=list)
     #: The effects that this attempt has called and can take back, in the order in which they were done.
     undoable: list[Undoable] = field(default_factory=list)
+    #: What gives back, at the attempt's end, what a call of it has borrowed.
+    at_end: list[Callable[[], None]] = field(default_factory=list)
 
     @property
     def secrets(self) -> Secrets:
-    #: What gives back, at the attempt's end, what a call of it has borrowed.
-    at_end: list[Callable[[], None]] = field(default_factory=list)
         """How texts that the host's masker knows count in fingerprints: by a keyed hash, never as themselves."""
         return Secrets(self.services.host.is_secret, self.services.settings.seal_key or SECRETS_KEY)
 

@@ -113,7 +113,8 @@ class Connections:
 
     def __init__(self, conninfo: str, size: int) -> None:
         self.where = address(conninfo)
-        self._conninfo = make_conninfo("", **(dict(DEFAULTS) | conninfo_to_dict(conninfo)))
+        #: What libpq takes, the password in it.
+        self.conninfo = make_conninfo("", **(dict(DEFAULTS) | conninfo_to_dict(conninfo)))
         self._size = size
         #: A stack; append and pop are atomic, so that the common case needs no lock.
         self._idle: list[BoundedConnection] = []
@@ -179,7 +180,7 @@ class Connections:
 
     def _connect(self) -> BoundedConnection:
         try:
-            connection = BoundedConnection.connect(self._conninfo, autocommit=True, prepare_threshold=None)
+            connection = BoundedConnection.connect(self.conninfo, autocommit=True, prepare_threshold=None)
             if is_direct(connection):
                 connection.prepare_threshold = PREPARE_AFTER
         except BaseException:

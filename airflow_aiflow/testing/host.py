@@ -27,6 +27,9 @@ class TestingHost:
         #: Set when the watchdog wants the process to end.
         self.ended = threading.Event()
         self.end_reason = ""
+        #: Whether an attempt that hangs is handed back, as Airflow does it; and in how many seconds it then comes back.
+        self.may_come_back = False
+        self.back_in: float | None = None
         #: connection id -> address, of the databases that ``flow.transaction`` may change.
         self.databases: dict[str, str] = {}
 
@@ -56,7 +59,8 @@ class TestingHost:
         """Read every exception as the code's own error."""
         return ExecutionState.FAILED if isinstance(error, Exception) else None
 
-    def end_process(self, why: str, *, superseded: bool = True) -> None:
+    def end_process(self, why: str, *, superseded: bool = True, back_in: float | None = None) -> None:
         """Note the wish; a test's process goes on."""
+        self.back_in = back_in
         self.end_reason = why
         self.ended.set()

@@ -120,7 +120,7 @@ def read_attempt(job: dict[str, Any]) -> Attempt:
 class DyingHost(TestingHost):
     """End the process for real when the watchdog says so."""
 
-    def end_process(self, why: str, *, superseded: bool = True) -> None:
+    def end_process(self, why: str, *, superseded: bool = True, back_in: float | None = None) -> None:
         """Leave a line and go."""
         seen("ended", why)
         os._exit(SUPERSEDED)
