@@ -53,8 +53,9 @@ FINAL_SLOWER, FINAL_SLOWEST = 0.5, 86_400.0
 #: The same for what is paused: a person may take days.
 PAUSED_SLOWER, PAUSED_SLOWEST = 0.1, 3_600.0
 
-#: Seconds that a progress may have come late to the ledger, between two looks at what hangs.
-HUNG_SLACK = 1.0
+#: Seconds that a progress may have come late to the ledger, between two looks at what hangs; and a silence below which
+#: nothing hangs, whatever the floor is.
+HUNG_SLACK, HUNG_LEAST = 1.0, 5.0
 
 
 class PostgresRecovery:
@@ -270,9 +271,9 @@ def _versions(stalls: Sequence[Stall]) -> dict[str, object]:
 
 def _hangs_for(stall: Stall) -> float | None:
     """Say how long a live attempt must still be without progress to be marked; ``None``: its lease must have ended."""
-    if not stall.leased or stall.idle is None:
+    if not stall.leased or stall.idle is None or stall.idle < HUNG_LEAST:
         return None
-    return max(0.0, stall.idle - HUNG_SLACK)
+    return stall.idle - HUNG_SLACK
 
 
 def _check_in(decision: Decision) -> float:

@@ -29,9 +29,9 @@ free as (
         -- Hung: it was without progress for so long when it was looked at, and is still.
         or h.progress_at <= clock_timestamp() - make_interval(secs => w.idle)
 ),
-known as (                                     -- what attempts saw, what our clears made of it, and may have made of it
+known as (                                     -- what the run's clear number is at least, and at most by our doing
     select
-        greatest(max(a.clear_number), max(r.clear_until) filter (where r.state = 'cleared')) as low,
+        greatest(max(a.clear_number), max(r.clear_number + 1) filter (where r.state = 'cleared')) as low,
         greatest(max(a.clear_number), max(r.clear_until)) as high
     from aiflow.execution x
     cross join lateral (

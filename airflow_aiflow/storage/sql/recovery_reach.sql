@@ -1,5 +1,6 @@
--- Let each open mark of a run reach over the clears that are sent since it was made, the one that is about to be sent
--- included: each `at` stands for one batch. A statement of its own, after the mark's: of two marks at once the later one sees
+-- Let each open mark of a run reach over all clears of ours that may come after the number that it saw, the one that is
+-- about to be sent included: those of later batches, and of such earlier ones as reach beyond that number. Each `at`
+-- stands for one batch. A statement of its own, after the mark's: of two marks at once the later one sees
 -- both, and stretches the other's before its own clear is sent.
 with open as materialized (
     select r.execution_id, r.fence, r.at, r.clear_number from aiflow.requeue r
@@ -12,7 +13,7 @@ with open as materialized (
     for no key update of r
 ),
 batches as materialized (
-    select r.at, max(r.may_clear) as may_clear from aiflow.execution x
+    select r.at, max(r.may_clear) as may_clear, max(r.clear_until) as until from aiflow.execution x
     join aiflow.requeue r on r.execution_id = x.execution_id
     where
         hashtextextended(x.dag_id, 0) = hashtextextended(%(dag_id)s, 0)
@@ -23,7 +24,8 @@ batches as materialized (
 update aiflow.requeue r set clear_until = far.until
 from open o
 cross join lateral (
-    select o.clear_number + (sum(b.may_clear) filter (where b.at >= o.at))::integer as until from batches b
+    select o.clear_number + (sum(b.may_clear) filter (where b.at >= o.at or b.until > o.clear_number))::integer as until
+    from batches b
 ) far
 where r.execution_id = o.execution_id and r.fence = o.fence and r.clear_until < far.until
 returning r.execution_id
