@@ -100,10 +100,16 @@ class Gate:
         finally:
             with self._lock:
                 del self._in_hand[unit]
+                self._forget_step()
                 self._timeouts.pop(unit, None)
                 del self._threads[unit]
                 self._show()
                 self._progress_at = self._clock.monotonic()
+
+    def _forget_step(self) -> None:
+        """Name no step where none is in hand: else the silence of the author's own code would be held against it."""
+        if not self._in_hand:
+            self.step = None
 
     def hold(self, outcomes: object, step: str) -> None:
         """
@@ -125,6 +131,7 @@ class Gate:
         """
         with self._lock:
             self._in_hand.pop(outcomes, None)
+            self._forget_step()
             self._show()
             self._progress_at = self._clock.monotonic()
 

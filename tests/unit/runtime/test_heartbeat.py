@@ -72,3 +72,25 @@ def test_a_worker_that_thaws_asks_the_ledger_before_it_pays_for_anything() -> No
     with pytest.raises(AttemptSuperseded):
         task.run(lambda flow: work(flow, "frozen"))
     assert paid == ["before", "after, new"]
+
+
+def test_a_beat_names_what_is_in_hand_with_its_own_timeout_and_nothing_between_steps() -> None:
+    """Recovery measures a silence by what is in hand: the author's own code between steps is not its last step."""
+    clock = ManualClock()
+    ledger = MemoryLedger(clock)
+    task = DurableTask(ledger=ledger, clock=clock)
+    carried: list[tuple[str | None, float | None]] = []
+
+    def look(flow: Flow) -> None:
+        flow._session.heartbeat.beat()
+        lease = ledger._tables.leases[flow.lease.execution_pk]
+        carried.append((lease.step_name, lease.step_timeout))
+
+    def body(flow: Flow) -> None:
+        look(flow)
+        flow.step("train", lambda: look(flow), timeout=3_600, cache_key="train")
+        flow.step("split", lambda: look(flow), cache_key="split")
+        look(flow)
+
+    task.run(body)
+    assert carried == [(None, None), ("train", 3_600.0), ("split", None), (None, None)]
