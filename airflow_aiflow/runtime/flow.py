@@ -16,8 +16,6 @@ from airflow_aiflow.llm.call import DEFAULT_TIMEOUT
 from airflow_aiflow.runtime.flow_outside import OutsideCalls
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-
     from airflow_aiflow.durable.artifact import ArtifactRef
     from airflow_aiflow.durable.execution import Lease
     from airflow_aiflow.durable.policy import Duration
@@ -99,6 +97,7 @@ class Flow(OutsideCalls):
         version: str | int | None = None,
         timeout: Duration | None = None,
         retries: int = 0,
+        reuse: Duration | None = None,
     ) -> R:
         """
         Compute something once for the same name and arguments.
@@ -110,12 +109,14 @@ class Flow(OutsideCalls):
         :param version: changes the fingerprint, where the code changed and the arguments did not.
         :param timeout: seconds for one try.
         :param retries: tries after the first, inside this attempt.
+        :param reuse: how old the result may be that another run of the DAG recorded in this task; ``None``: not asked.
         :return: the stored result.
         :raises StepInputError: if an argument has no canonical form; nothing ran.
         """
         from airflow_aiflow.durable.fingerprint import print_step
         from airflow_aiflow.durable.policy import seconds
         from airflow_aiflow.runtime.payloads import result_type
+        from airflow_aiflow.runtime.reuse import read_age
         from airflow_aiflow.runtime.steps import StepCall, call_author, check_retries, refuse_unfit, run_step
 
         refuse_unfit("step", name, fn)
@@ -130,6 +131,7 @@ class Flow(OutsideCalls):
             as_type=result_type(fn),
             timeout=None if timeout is None else seconds(timeout, "timeout"),
             retries=retries,
+            reuse=read_age(reuse),
         )
         result: R = run_step(self._session, call)
         return result
@@ -149,7 +151,7 @@ class Flow(OutsideCalls):
         rate_limit: str | None = None,
         version: str | int | None = None,
         timeout: Duration = DEFAULT_TIMEOUT,
-        reuse: timedelta | None = None,
+        reuse: Duration | None = None,
         stream: bool | Callable[[str], object] = False,
     ) -> Any:
         """
@@ -162,6 +164,7 @@ class Flow(OutsideCalls):
         :param model_id: overrides the connection's model.
         :param rate_limit: the name of a limit that ``aiflow limits set`` made: the call waits for it.
         :param timeout: seconds for the whole call.
+        :param reuse: how old the answer may be that another run of the DAG was given in this task; ``None``: not asked.
         :param stream: whether pieces of the answer are handed on while it is written: as events, or to a function. The
             record is the whole answer; a replay has no pieces.
         :return: the stored answer.
@@ -182,9 +185,8 @@ class Flow(OutsideCalls):
             timeout=seconds(timeout, "timeout"),
             rate_limit=rate_limit,
             stream=stream,
-            not_built={"reuse": reuse},
         )
-        return run_step(self._session, self._models.call(name, request, version))
+        return run_step(self._session, self._models.call(name, request, version, reuse=reuse))
 
     def llm_map(
         self,
@@ -231,6 +233,7 @@ class Flow(OutsideCalls):
         version: str | int | None = None,
         batch_commit: int = 500,
         flush_interval: float = 0.2,
+        reuse: Duration | None = None,
         results: str = "list",
     ) -> Any:
         """
@@ -248,6 +251,7 @@ class Flow(OutsideCalls):
         :param max_item_attempts: tries of an item where its failure is tolerated.
         :param batch_commit: most results that are uncommitted.
         :param flush_interval: seconds that a result waits for others at most.
+        :param reuse: how old the result may be that another run of the DAG recorded in this task; ``None``: not asked.
         :param results: ``list``, or ``none``: nothing is kept in memory, and how many items are done is given.
         :return: the results in the order of the items.
         """
@@ -256,7 +260,9 @@ class Flow(OutsideCalls):
 
         rules = MapRules(max_workers, on_item_error, max_item_attempts, batch_commit, flush_interval)
         rules.check("map")
-        source = function_source(self._session, name, fn, args, item_key=item_key, version=version, rules=rules)
+        source = function_source(
+            self._session, name, fn, args, item_key=item_key, version=version, rules=rules, reuse=reuse
+        )
         return run_map(self._session, source, items, rules, results)
 
     def emit(self, kind: str, /, **data: Any) -> None:

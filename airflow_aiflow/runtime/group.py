@@ -12,11 +12,14 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from airflow_aiflow.durable.failpoint import failpoint
+from airflow_aiflow.durable.items import Reusable
 from airflow_aiflow.durable.record import StepRecord
 from airflow_aiflow.runtime.session import Session
 from airflow_aiflow.runtime.step_seal import check_seal
@@ -48,6 +51,8 @@ class Uncommitted:
     error: BaseException | None = None
     #: Whose record was there first; ``None``: this one was written.
     prior: StepRecord | None = None
+    #: Where another run's result comes from; ``None``: the item ran.
+    reused: Reusable | None = None
 
 
 class GroupWriter:
@@ -189,8 +194,9 @@ class GroupWriter:
                 "name": self._name,
                 "kind": results[0].record.kind,
                 "count": len(results),
-                "ms": round(sum(result.record.duration_ms for result in results), 1),
-            },
+                "ms": round(sum(result.record.duration_ms for result in results if result.reused is None), 1),
+            }
+            | _reused(results),
         )
         for result, answer in zip(results, answers, strict=True):
             failpoint("after_record", self._name)
@@ -206,3 +212,13 @@ class GroupWriter:
             result.value, result.error = self._load(prior), None
         except Exception as error:  # the author's class may refuse it
             result.error = error
+
+
+def _reused(results: Sequence[Uncommitted]) -> dict[str, Any]:
+    """Say for an event how much of a group other runs had, which ones, and what they had paid for it."""
+    found = [result.reused for result in results if result.reused is not None]
+    if not found:
+        return {}
+    paid = [each.record.usage.cost for each in found if each.record.usage and each.record.usage.cost is not None]
+    runs = Counter(each.run_id for each in found)
+    return {"reused": len(found), "reused_from": dict(runs), "cost": str(sum(paid, Decimal(0)))}

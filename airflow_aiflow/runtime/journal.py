@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from airflow_aiflow.durable.execution import Taken
 from airflow_aiflow.durable.fingerprint import Printed
+from airflow_aiflow.durable.items import Reusable
 from airflow_aiflow.durable.ports import Host, Recorded
 from airflow_aiflow.durable.record import Kept, StepRecord, Usage
 from airflow_aiflow.runtime.changes import Changes
@@ -71,6 +72,7 @@ class Journal:
         self._lock = threading.Lock()
         self.number = 0
         self.replayed = 0
+        self.from_runs = 0
         self.ran = 0
         self.effects = 0
         self.paid = Spent()
@@ -151,6 +153,23 @@ class Journal:
             place = self._place()
         self._replay_line(place, name, kept.ended_at, self._numbers.get(kept.fence))
 
+    def reused(self, found: Reusable, *, listed: bool = True) -> None:
+        """
+        Count a step whose result another run had.
+
+        :param found: what it recorded.
+        :param listed: whether it has a line of its own.
+        """
+        theirs = found.record
+        self._meter.replayed(theirs)
+        with self._lock:
+            self.from_runs += 1
+            self.saved.add(theirs.usage)
+            place = self._place()
+        if listed:
+            of = f"(run {found.run_id}, {theirs.ended_at.astimezone(UTC):%Y-%m-%d %H:%M:%S})"
+            self._host.log(f"aiflow: {place} {theirs.name:<{NAME_WIDTH}} reused  {_usage(theirs.usage)}  {of}")
+
     def step(self, record: StepRecord, printed: Printed | None = None, *, listed: bool = True) -> None:
         """
         Count a step that ran.
@@ -201,8 +220,9 @@ class Journal:
         """Write the summary."""
         if changed := self._changes.summary():
             self._host.log(f"aiflow: {changed}")
+        reused = f"{self.from_runs} reused from earlier runs, " if self.from_runs else ""
         self._host.log(
-            f"aiflow: done: {self.replayed} replayed, {self.ran} ran, {counted(self.effects, 'effect')}; "
+            f"aiflow: done: {self.replayed} replayed, {reused}{self.ran} ran, {counted(self.effects, 'effect')}; "
             f"paid {money(self.paid.cost)} for {counted(self.paid.calls, 'model call')}, "
             f"saved {money(self.saved.cost)} of {counted(self.saved.calls, 'model call')}"
         )

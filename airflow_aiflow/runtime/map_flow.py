@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from airflow_aiflow.durable.item_print import item_printer
+from airflow_aiflow.durable.policy import Duration
 from airflow_aiflow.exceptions import FlowOptionError
 from airflow_aiflow.runtime.current import flow_call
 from airflow_aiflow.runtime.map_report import MapReport
@@ -14,6 +15,7 @@ from airflow_aiflow.runtime.map_rules import MapRules
 from airflow_aiflow.runtime.map_source import ItemSource
 from airflow_aiflow.runtime.maps import MapRun
 from airflow_aiflow.runtime.payloads import result_type
+from airflow_aiflow.runtime.reuse import read_age
 from airflow_aiflow.runtime.session import Session
 from airflow_aiflow.runtime.steps import call_author, refuse_unfit
 
@@ -27,6 +29,7 @@ def function_source(
     item_key: Callable[[Any], str] | None,
     version: str | int | None,
     rules: MapRules,
+    reuse: Duration | None,
 ) -> ItemSource:
     """
     Say what ``map`` does with each item.
@@ -38,6 +41,7 @@ def function_source(
     :param item_key: gives an item's own key; ``None``: its fingerprint and occurrence.
     :param version: changes the fingerprint.
     :param rules: the author's options.
+    :param reuse: how old another run's record may be.
     """
     refuse_unfit("map", name, fn)
     return ItemSource(
@@ -48,6 +52,7 @@ def function_source(
         as_type=result_type(fn),
         item_key=item_key,
         retries=rules.retries,
+        reuse=read_age(reuse),
     )
 
 

@@ -92,6 +92,7 @@ class ItemSource:
             timeout=self.timeout,
             retries=self.retries,
             unit_key=key,
+            reuse=self.reuse,
         )
 
 

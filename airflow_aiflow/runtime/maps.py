@@ -24,6 +24,7 @@ from typing import Any
 from airflow_aiflow.durable.failpoint import failpoint
 from airflow_aiflow.durable.fingerprint import Printed
 from airflow_aiflow.durable.identity import StepKeys
+from airflow_aiflow.durable.items import Reusable
 from airflow_aiflow.durable.record import Kept, StepRecord
 from airflow_aiflow.runtime.current import current_unit
 from airflow_aiflow.runtime.group import GroupWriter, Uncommitted
@@ -35,6 +36,7 @@ from airflow_aiflow.runtime.map_results import MapResults
 from airflow_aiflow.runtime.map_rules import MapRules
 from airflow_aiflow.runtime.map_source import Chunks, ItemSource
 from airflow_aiflow.runtime.replay import Slot
+from airflow_aiflow.runtime.reuse import copy_of, read
 from airflow_aiflow.runtime.session import Session
 from airflow_aiflow.runtime.sharing import shared, shares
 from airflow_aiflow.runtime.step_seal import refuse_seal, sealed_at, seals
@@ -60,11 +62,13 @@ class _Item:
     """Be an item that is at work."""
 
     place: Place
-    printed: Printed
+    printed: Printed | None
     error: BaseException | None = None
     value: Any = None
     #: What is recorded of it now; ``None``: nothing, its own flow calls are.
     record: StepRecord | None = None
+    #: Where its result comes from; ``None``: it ran.
+    reused: Reusable | None = None
     #: Whether no worker began with it.
     unbegun: bool = False
     #: Whether its place was given back.
@@ -97,7 +101,7 @@ class MapRun:
         self._keys = StepKeys(unit.path, source.name)
         self._numbers = session.replay.numbers(unit.path, source.name)
         self._seals = seals(session)
-        self._lookups = Lookups(session)
+        self._lookups = Lookups(session, source.reuse)
         self._shares = shares(session)
         self._context = contextvars.copy_context()
         self._pool = ThreadPoolExecutor(rules.max_workers, thread_name_prefix="aiflow-map")
@@ -174,13 +178,16 @@ class MapRun:
 
     def _begin(self, places: Sequence[Place], lookup: Lookup) -> None:
         found = lookup()
-        self._ahead = min(max(2 * len(places), 1), MOST_LOOKED_UP) if 2 * len(found) > len(places) else 0
+        known = len(found.kept) + len(found.reusable)
+        self._ahead = min(max(2 * len(places), 1), MOST_LOOKED_UP) if 2 * known > len(places) else 0
         live: list[Place] = []
         replays: list[Kept] = []
         for place in places:
-            kept = found.get(place.slot.key)
+            kept = found.kept.get(place.slot.key)
             if kept is None:
-                live.append(place)
+                other = found.reusable.get(place.slot.key)
+                if other is None or not self._reuse(place, other):
+                    live.append(place)
             elif self._replay(place, kept):
                 replays.append(kept)
         self._session.journal.replayed_items(self._source.name, replays)
@@ -216,6 +223,19 @@ class MapRun:
             self._failed(place.number, place.key, error)
             return False
         self._results.put(place.number, value)
+        return True
+
+    def _reuse(self, place: Place, found: Reusable) -> bool:
+        """Take what another run recorded; it is this run's once it is committed."""
+        read_back = read(self._session, found, self._source.as_type, wanted=self._results.wanted)
+        if read_back is None:
+            return False
+        item = _Item(place, None, reused=found)
+        self._open[place.number] = item
+        self._group.begun(1)
+        ours = copy_of(self._session, place.slot, found)
+        failpoint("before_record", self._source.name)
+        self._group.add(Uncommitted(item, ours, read_back[0], reused=found))
         return True
 
     def _from_sibling(self, place: Place) -> bool:
@@ -333,7 +353,11 @@ class MapRun:
             else:
                 done += 1
                 if item.record is not None:
-                    session.journal.step(item.record, item.printed, listed=self._report.lists())
+                    listed = self._report.lists()
+                    if item.reused is not None:
+                        session.journal.reused(item.reused, listed=listed)
+                    else:
+                        session.journal.step(item.record, item.printed, listed=listed)
                     if slot.unit:
                         session.replay.keep(item.record)
                 self._results.put(number, item.value)

@@ -18,7 +18,7 @@ from airflow_aiflow.durable.budget import read_budget
 from airflow_aiflow.durable.fingerprint import print_parts
 from airflow_aiflow.durable.item_print import part_printer
 from airflow_aiflow.durable.limit import check_limit_name
-from airflow_aiflow.durable.policy import seconds
+from airflow_aiflow.durable.policy import Duration, seconds
 from airflow_aiflow.exceptions import (
     AiflowConfigError,
     FlowOptionError,
@@ -34,6 +34,7 @@ from airflow_aiflow.runtime.map_source import ItemSource
 from airflow_aiflow.runtime.paid_calls import PaidCalls
 from airflow_aiflow.runtime.pieces import Pieces
 from airflow_aiflow.runtime.replay import Spent
+from airflow_aiflow.runtime.reuse import read_age
 from airflow_aiflow.runtime.session import Session
 from airflow_aiflow.runtime.steps import Ran, StepCall
 
@@ -58,7 +59,8 @@ OPTIONS = frozenset(
 #: Where the prompt stands among the parts of a call's fingerprint.
 PROMPT_PLACE = 1 + PART_NAMES.index("prompt")
 
-NOT_BUILT = ("reuse",)
+#: Options that say nothing of the request itself.
+NOT_THE_REQUEST = ("version", "timeout", "reuse")
 
 
 class ModelCalls:
@@ -83,7 +85,6 @@ class ModelCalls:
         rate_limit: str | None = None,
         budget: object = None,
         stream: bool | Callable[[str], object] = False,
-        not_built: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> LlmRequest:
         """
@@ -93,12 +94,8 @@ class ModelCalls:
         :param rate_limit: the name of the limit that it counts against.
         :param budget: of all calls of the step's name.
         :param stream: whether the answer's pieces are handed on: as events, or to a function.
-        :param not_built: options that a later release brings, with their values.
-        :raises FlowOptionError: if one of those is used, or an option is wrong.
+        :raises FlowOptionError: if an option is wrong.
         """
-        for option, value in (not_built or {}).items():
-            if value:
-                raise FlowOptionError(f"{option}= of a model call is not built yet; leave it out")
         if not (isinstance(stream, bool) or callable(stream)):
             raise FlowOptionError(f"stream must be True, False or a function that takes a piece, got {stream!r}")
         return LlmRequest(
@@ -126,9 +123,8 @@ class ModelCalls:
             raise TypeError(f"llm_map() got an unexpected keyword {unknown[0]!r}")
         if options.get("stream"):
             raise FlowOptionError("stream= is for flow.llm: the pieces of a map's answers would mix")
-        chosen = {name: value for name, value in options.items() if name not in (*NOT_BUILT, "version", "timeout")}
+        chosen = {name: value for name, value in options.items() if name not in NOT_THE_REQUEST}
         chosen["timeout"] = seconds(options.get("timeout", DEFAULT_TIMEOUT), "timeout")
-        chosen["not_built"] = {name: options.get(name) for name in NOT_BUILT}
         chosen["budget"] = read_budget(options.get("budget"))
         return lambda prompt: self.request(prompt, **chosen)
 
@@ -154,15 +150,19 @@ class ModelCalls:
             run=lambda prompt: self._ask(name, make(prompt)),
             as_type=sample.output_type,
             retries=rules.retries,
+            reuse=read_age(options.get("reuse")),
         )
 
-    def call(self, name: str, request: LlmRequest, version: str | int | None) -> StepCall:
+    def call(
+        self, name: str, request: LlmRequest, version: str | int | None, *, reuse: Duration | None = None
+    ) -> StepCall:
         """
         Make the step of one call.
 
         :param name: the step's name.
         :param request: the call.
         :param version: changes the fingerprint.
+        :param reuse: how old another run's record may be.
         """
         parts = zip_longest(PART_NAMES, request.fingerprint_parts(), fillvalue=OUTPUT_TYPE)
         printed = print_parts([("kind", "llm"), *parts, ("version", version)], secrets=self._session.secrets)
@@ -173,6 +173,7 @@ class ModelCalls:
             printed=printed,
             run=lambda: self._ask(name, request),
             as_type=request.output_type,
+            reuse=read_age(reuse),
         )
 
     def _ask(self, name: str, request: LlmRequest) -> Ran:

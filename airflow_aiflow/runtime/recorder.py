@@ -18,6 +18,7 @@ from airflow_aiflow.durable.effect import Decision, EffectRecord, IntentAnswer, 
 from airflow_aiflow.durable.execution import Lease
 from airflow_aiflow.durable.identity import EffectId
 from airflow_aiflow.durable.inbox import Question, QuestionWrite
+from airflow_aiflow.durable.items import Reusable, Wanted
 from airflow_aiflow.durable.payload import encode
 from airflow_aiflow.durable.ports import Ledger
 from airflow_aiflow.durable.record import Batch, EventRecord, Kept, SharedStep, StepRecord, Stored
@@ -256,6 +257,15 @@ class Recorder:
         :param step_keys: the steps' keys.
         """
         return self._patience.over(lambda: self._ledger.kept(self._lease, self._generation, step_keys))
+
+    def reusable(self, wanted: Sequence[Wanted], age: float) -> list[Reusable]:
+        """
+        Look for steps among other runs of the task.
+
+        :param wanted: the steps, all of one name.
+        :param age: seconds; older records do not count.
+        """
+        return self._patience.over(lambda: self._ledger.items.reusable(self._lease, wanted, age=age))
 
     def shared_step(self, step_key: bytes) -> SharedStep | None:
         """

@@ -31,6 +31,7 @@ from airflow_aiflow.runtime.coroutines import driven, drives
 from airflow_aiflow.runtime.current import Unit, current_unit, flow_call, inside_unit
 from airflow_aiflow.runtime.interrupts import author
 from airflow_aiflow.runtime.replay import Slot
+from airflow_aiflow.runtime.reuse import key_for, reuse_one
 from airflow_aiflow.runtime.session import Session
 from airflow_aiflow.runtime.sharing import shared, shares
 from airflow_aiflow.runtime.step_seal import check_seal, new_seal
@@ -71,6 +72,8 @@ class StepCall:
     timeout: float | None = None
     retries: int = 0
     unit_key: str | None = None
+    #: Seconds; a record of another run of the DAG that is no older counts; ``None``: none does.
+    reuse: float | None = None
 
 
 #: Classes of most results, of which none is a promise: three questions less, a million times.
@@ -172,6 +175,8 @@ def prepare(session: Session, call: StepCall) -> tuple[bool, Any]:
             value = replayed(session, call, found)
         elif shares(session) and (found := shared(session, slot)) is not None:
             value = read_back(session, call, found, theirs=True)
+        elif (given := reuse_one(session, call, slot)) is not None:
+            found, value = given
     except BaseException:
         session.replay.give_back(slot)
         raise
@@ -327,6 +332,7 @@ def make_record(session: Session, call: StepCall, slot: Slot, ran: Ran, duration
         duration_ms=duration_ms,
         usage=ran.usage,
         prints=None if call.printed is None else call.printed.prints,
+        reuse_key=key_for(session, slot) if call.kind == "llm" or call.reuse is not None else None,
     )
 
 

@@ -143,14 +143,18 @@ def test_wrong_options(options: dict[str, object], words: str) -> None:
     assert words in str(caught.value)
 
 
-@pytest.mark.parametrize("option", ["reuse"])
-def test_options_of_later_releases_are_refused(option: str) -> None:
+@pytest.mark.parametrize("reuse", [0, -1, "a month", True])
+def test_a_wrong_age_is_refused_before_anything_is_asked(reuse: object) -> None:
     models = ScriptedModels()
     with flow(models=models) as f:
-        with pytest.raises(FlowOptionError, match="is not built yet"):
-            f.llm("x", "p", **{option: "openai"})  # type: ignore[arg-type]
-        with pytest.raises(FlowOptionError, match="is not built yet"):
-            f.llm_map("x", ["p"], **{option: "openai"})  # type: ignore[arg-type]
+        with pytest.raises(FlowOptionError, match="reuse must be"):
+            f.llm("x", "p", reuse=reuse)  # type: ignore[arg-type]
+        with pytest.raises(FlowOptionError, match="reuse must be"):
+            f.llm_map("x", ["p"], reuse=reuse)
+        with pytest.raises(FlowOptionError, match="reuse must be"):
+            f.map("x", square, [1], reuse=reuse)  # type: ignore[arg-type]
+        with pytest.raises(FlowOptionError, match="reuse must be"):
+            f.step("x", square, 1, reuse=reuse)  # type: ignore[arg-type]
     assert models.requests == []
 
 
