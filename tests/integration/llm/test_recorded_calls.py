@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from airflow_aiflow.exceptions import ModelIncompleteError, ModelTimeoutError, ModelUnavailableError
+from airflow_aiflow.exceptions import ModelIncompleteError, ModelTimeoutError
 from airflow_aiflow.llm.pydantic_ai_caller import PydanticAICaller
 from airflow_aiflow.local.fault import Fault
 from airflow_aiflow.local.service import ModelService
@@ -95,16 +95,6 @@ def test_a_rate_limit_is_waited_for_inside_the_attempt(
     assert "tenant" in task.run(lambda flow: flow.llm("ask", PROMPT))
     assert len(stand_in.requests()) - before == 2
     assert clock.monotonic() - began >= float(asked or 0)
-
-
-def test_a_long_wait_is_left_to_the_task(task: DurableTask, clock: ManualClock, stand_in: ModelService) -> None:
-    stand_in.set_faults(Fault("status", status=429, retry_after="3600"))
-    before, began = len(stand_in.requests()), clock.monotonic()
-    with pytest.raises(ModelUnavailableError) as caught:
-        task.run(lambda flow: flow.llm("ask", PROMPT))
-    assert caught.value.retry_after == 3600
-    assert len(stand_in.requests()) - before == 1
-    assert clock.monotonic() - began < 60
 
 
 @pytest.mark.parametrize(
