@@ -17,7 +17,7 @@ import psycopg
 
 from airflow_aiflow.durable.attempt import Attempt, Counters, Owner
 from airflow_aiflow.durable.effect import IntentWrite
-from airflow_aiflow.durable.execution import Taken
+from airflow_aiflow.durable.execution import Lease, Taken
 from airflow_aiflow.durable.identity import EffectId, ExecutionId
 from airflow_aiflow.durable.inbox import Inbox, QuestionWrite
 from airflow_aiflow.durable.ports import Ledger
@@ -67,6 +67,9 @@ class Seen:
     events: list[tuple[int, int, str, bytes]]
     step_in_hand: str | None
     pause_reason: str | None
+    step_timeout: float | None
+    #: Where each attempt died, the word on recovery that it came with, and how often, by fence.
+    recovery: list[tuple[str | None, str, int | None]]
 
 
 class World(Protocol):
@@ -118,6 +121,8 @@ class MemoryWorld:
             ),
             step_in_hand=None if lease is None else lease.step_name,
             pause_reason=row.pause_reason,
+            step_timeout=None if lease is None else lease.step_timeout,
+            recovery=[(found.died_in, found.recovery, found.max_recoveries) for _, found in attempts],
         )
 
     def close(self) -> None:
@@ -159,7 +164,14 @@ class PostgresWorld:
         events = self.behind.execute(
             "select fence, seq, kind, data from aiflow.event where execution_id = %(pk)s order by fence, seq", one
         )
-        leases = self.behind.execute("select step_name from aiflow.lease where execution_id = %(pk)s", one).fetchall()
+        leases = self.behind.execute(
+            "select step_name, step_timeout from aiflow.lease where execution_id = %(pk)s", one
+        ).fetchall()
+        recovery = self.behind.execute(
+            "select died_in, recovery::text, max_recoveries from aiflow.attempt where execution_id = %(pk)s"
+            " order by fence",
+            one,
+        )
         return Seen(
             state=state,
             has_result=result,
@@ -169,6 +181,8 @@ class PostgresWorld:
             events=events.fetchall(),
             step_in_hand=leases[0][0] if leases else None,
             pause_reason=reason,
+            step_timeout=leases[0][1] if leases else None,
+            recovery=recovery.fetchall(),
         )
 
     def close(self) -> None:
@@ -199,6 +213,19 @@ _AGE = (
     "update aiflow.budget_hold set until = until - %(past)s",
     "update aiflow.model_wait set since = since - %(past)s",
 )
+
+
+def mark(world: World, lease: Lease, seen: int, until: int) -> None:
+    """Mark a fence for a requeue, as recovery does."""
+    if isinstance(world, MemoryWorld):
+        world.memory._tables.requeues[lease.execution_pk, lease.fence] = (seen, until)
+    else:
+        assert isinstance(world, PostgresWorld)
+        world.behind.execute(
+            "insert into aiflow.requeue (execution_id, fence, ti_id, clear_number, clear_until, state)"
+            " values (%s, %s, %s, %s, %s, 'marked')",
+            [lease.execution_pk, lease.fence, uuid4(), seen, until],
+        )
 
 
 # --- values ---

@@ -10,7 +10,7 @@ import pytest
 from airflow_aiflow.durable.execution import ExecutionState, Taken
 from airflow_aiflow.durable.identity import ExecutionId
 from airflow_aiflow.durable.record import Batch, SharedStep, StepRecord, Stored
-from tests.contract.ledger_world import TTL, MemoryWorld, PostgresWorld, World, a_step, an_attempt, an_execution, take
+from tests.contract.ledger_world import TTL, World, a_step, an_attempt, an_execution, mark, take
 
 
 class Group:
@@ -175,7 +175,7 @@ def test_a_standing_tells_what_ran_above_and_whether_airflow_knows(world: World)
 def test_a_standing_tells_of_an_open_requeue_mark_on_its_fence(world: World) -> None:
     attempt = an_attempt(an_execution())
     taken = take(world.ledger, attempt)
-    mark(world, taken, clear_number=4)
+    mark(world, taken.lease, 4, 5)
     standing = world.ledger.standing(attempt.execution)
     assert standing is not None
     assert standing.requeued_at == (4, 5)
@@ -183,20 +183,6 @@ def test_a_standing_tells_of_an_open_requeue_mark_on_its_fence(world: World) -> 
     standing = world.ledger.standing(attempt.execution)
     assert standing is not None
     assert standing.requeued_at is None
-
-
-def mark(world: World, taken: Taken, *, clear_number: int) -> None:
-    """Mark a fence for a requeue, as recovery will."""
-    lease = taken.lease
-    if isinstance(world, MemoryWorld):
-        world.memory._tables.requeues[lease.execution_pk, lease.fence] = (clear_number, clear_number + 1)
-    else:
-        assert isinstance(world, PostgresWorld)
-        world.behind.execute(
-            "insert into aiflow.requeue (execution_id, fence, ti_id, clear_number, state)"
-            " values (%s, %s, %s, %s, 'marked')",
-            [lease.execution_pk, lease.fence, uuid4(), clear_number],
-        )
 
 
 def test_a_pause_keeps_its_reason_until_the_next_take_over(world: World) -> None:

@@ -284,6 +284,26 @@ def test_after_its_time_a_clear_of_the_very_task_is_refused_and_its_retries_repl
     assert len(SENT) == 2
 
 
+@pytest.mark.parametrize("reach", [1, 2])
+def test_after_its_time_our_own_recovery_s_clear_replays_and_a_person_s_beside_it_is_refused(reach: int) -> None:
+    ledger = MemoryLedger(ManualClock())
+    task = DurableTask(ledger=ledger, clock=ledger._tables.clock)
+    body = paying(100, dedup_ttl=3600)
+    task.run(body)
+    ledger._tables.clock.wait(4000)
+    standing = ledger.standing(task.execution)
+    assert standing is not None
+    ledger._tables.requeues[standing.execution_pk, standing.fence] = (0, reach)
+    task.cleared()
+    task.cleared()
+    if reach == 2:
+        assert task.run(body) == "paid 100"
+    else:
+        with pytest.raises(EffectExpiredError):
+            task.run(body)
+    assert len(SENT) == 1
+
+
 # --- classify ---------------------------------------------------------------------------------------------------------
 
 
