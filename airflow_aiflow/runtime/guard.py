@@ -51,6 +51,7 @@ class GuardPlan:
     :param hang: over its own deadline after which a call is ended from outside: its own process, which is first to try,
         needs ten of them.
     :param record: that a unit in hand gets, after its own timeout, to be recorded.
+    :param settle: after a death at which the lease lapses: a living supervisor has told Airflow by then.
     :param verdict: that a superseded, frozen process stays for its supervisor to hear of it: a report of its end could
         reach the attempt that has taken over.
     """
@@ -58,6 +59,7 @@ class GuardPlan:
     conninfo: str = field(repr=False)
     hang: float = 30.0
     record: float = 10.0
+    settle: float = 3.0
     verdict: float = 60.0
 
 
@@ -129,6 +131,7 @@ class Guard:
             "patience": patience,
             "hang": self._plan.hang,
             "record": self._plan.record,
+            "settle": self._plan.settle,
             "verdict": self._plan.verdict,
             "execution_id": lease.execution_pk,
             "fence": lease.fence,

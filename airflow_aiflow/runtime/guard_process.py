@@ -43,9 +43,6 @@ LOOK_SECONDS = 5.0
 #: Seconds that a process gets to write its stacks and die of that signal.
 DUMP_SECONDS = 5.0
 
-#: Seconds after a death at which the lease lapses: a living supervisor has told Airflow by then.
-SETTLE_SECONDS = 3.0
-
 #: Longest life of the guard after its task's death, whatever the ledger does.
 REST_SECONDS = 15.0
 
@@ -217,9 +214,10 @@ class Guard:
         if self._superseded_at is not None:
             return
         # Many tasks of one machine may die at once, and are not to reach for the ledger at once.
-        time.sleep(self._task.pid % 100 / 100)
-        self._ledger.wait(SETTLE_SECONDS)
-        left = max(0.0, SETTLE_SECONDS - (time.monotonic() - died_at))
+        settle: float = self._plan["settle"]
+        time.sleep(settle / 3 * (self._task.pid % 100 / 100))
+        self._ledger.wait(settle)
+        left = max(0.0, settle - (time.monotonic() - died_at))
         self._ledger.ask("lapse", {"left": left}, lambda _found: None)
         self._ledger.wait(REST_SECONDS)
 
