@@ -1,21 +1,22 @@
 """
 The jobs by which the API was settled run as they stand: their empty functions are filled in on a copy, nothing else.
 They are kept as texts, so that no tool rewrites them.
-
-Not covered: ``g_mapping`` is parsed alone until rate limits are built.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from airflow_aiflow.durable.limit import Limit
 from airflow_aiflow.llm.pydantic_ai_caller import PydanticAICaller
 from airflow_aiflow.local import stack_connections
 from airflow_aiflow.local.service import ModelService
+from airflow_aiflow.storage.postgres_limits import PostgresLimits
 from tests.integration.airflow.conftest import Airflow, Ran
 
 JOBS = Path(__file__).parents[2] / "jobs"
@@ -33,6 +34,23 @@ def render_html(notes, verdict) -> str:
 seen = []
 def send_mail(to: str, subject: str, link: str) -> None:
     seen.append((to, subject, link))
+""",
+}
+
+
+MAPPING = {
+    "    def list_docs() -> list[str]: ...": """
+    def list_docs() -> list[str]:
+        return ["a.txt", "b.txt", "c.txt"]
+""",
+    "def read(doc: str) -> str: ...": """
+def read(doc: str) -> str:
+    return f"{doc}: the tenant pays ninety euros on the first day of each month."
+""",
+    "def put_index(summaries: list[str]) -> None: ...": """
+seen = []
+def put_index(summaries: list[str]) -> None:
+    seen.append(summaries)
 """,
 }
 
@@ -73,11 +91,27 @@ def test_contract_review(airflow: Airflow, model: ModelService) -> None:
     assert review(airflow, "contract/b.pdf").seen != []
 
 
-def test_mapping_parses(airflow: Airflow, tmp_path: Path) -> None:
-    from airflow.dag_processing.dagbag import DagBag
+@pytest.fixture
+def openai_limit(airflow: Airflow) -> Iterator[PostgresLimits]:
+    """Set the limit that the jobs name, as `aiflow limits set` does."""
+    with closing(PostgresLimits.connect(airflow.ledger)) as limits:
+        limits.set_limit(Limit("openai", rpm=600, concurrency=4))
+        yield limits
+        limits.remove_limit("openai")
 
-    file = tmp_path / "g_mapping.py"
-    file.write_text((JOBS / "g_mapping.txt").read_text())
-    bag = DagBag(dag_folder=str(file))
-    assert bag.import_errors == {}
-    assert set(bag.dags["embed_corpus"].task_ids) == {"list_docs", "summarise", "publish"}
+
+def test_mapping_shares_one_limit(airflow: Airflow, model: ModelService, openai_limit: PostgresLimits) -> None:
+    ran = airflow.run(filled("g_mapping.txt", MAPPING), head="")
+    assert ran.states == {"list_docs": ["success"], "summarise": ["success"] * 3, "publish": ["success"]}
+    [summaries] = ran.seen
+    assert len(summaries) == 3
+    assert len(model.requests()) == 3
+    [view] = openai_limit.limits()
+    assert (view.used_requests, view.slots, view.workers) == (3, 0, 0), "each call counted, and every share came back"
+
+
+def test_mapping_sends_nothing_without_its_limit(airflow: Airflow, model: ModelService) -> None:
+    source = filled("g_mapping.txt", MAPPING).replace('"retries": 3', '"retries": 0')
+    ran = airflow.run(source, head="")
+    assert ran.states["summarise"] == ["failed"] * 3
+    assert model.requests() == []

@@ -13,12 +13,14 @@ from typing import Any
 import psycopg
 import pytest
 
+from airflow_aiflow.durable.limit import Limit
 from airflow_aiflow.llm.pydantic_ai_caller import PydanticAICaller
 from airflow_aiflow.local.airflow_client import wait_for
 from airflow_aiflow.local.fault import Fault
 from airflow_aiflow.local.postgres import PostgresServer
 from airflow_aiflow.local.service import MailService, ModelService, RecordsService
 from airflow_aiflow.storage.postgres_inbox import PostgresInbox
+from airflow_aiflow.storage.postgres_limits import PostgresLimits
 from tests.integration.airflow.conftest import Airflow, Ran
 from tests.pages import README, Block, all_blocks, blocks_of
 
@@ -54,6 +56,15 @@ def records(records_service: RecordsService, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.fixture
+def limit(airflow: Airflow) -> Iterator[None]:
+    """Set the limit that pages name, as `aiflow limits set` does."""
+    with closing(PostgresLimits.connect(airflow.ledger)) as limits:
+        limits.set_limit(Limit("openai", rpm=500, tpm=200_000, concurrency=16))
+        yield
+        limits.remove_limit("openai")
+
+
+@pytest.fixture
 def erp(postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> str:
     """Give a database of invoices, as the connection ``erp``."""
     dsn = postgres_server.fresh_database("erp")
@@ -82,7 +93,13 @@ DAGS = [pytest.param(block, id=block.label) for block in all_blocks(kind="dag") 
 
 @pytest.mark.parametrize("block", DAGS)
 def test_a_pages_dag_runs(
-    airflow: Airflow, block: Block, model: ModelService, mail_service: MailService, records: RecordsService, erp: str
+    airflow: Airflow,
+    block: Block,
+    model: ModelService,
+    mail_service: MailService,
+    records: RecordsService,
+    erp: str,
+    limit: None,
 ) -> None:
     ran = run(airflow, source_of(block, mail_service), {})
     assert {state for task in ran.states.values() for state in task} == {"success"}, ran.states
