@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +18,10 @@ from airflow_aiflow.local.postgres import PostgresServer
 from airflow_aiflow.runtime.async_flow import AsyncFlow, run_async
 from airflow_aiflow.runtime.flow import Flow
 from airflow_aiflow.runtime.guard import DUMP_SIGNAL, GuardPlan
+from airflow_aiflow.runtime.guard_process import Guard
 from airflow_aiflow.runtime.left_over import MARKER
+from airflow_aiflow.runtime.living import look
+from airflow_aiflow.runtime.vitals import PAGE_BYTES
 from airflow_aiflow.storage.migrate import upgrade
 from tests.crash import child
 from tests.crash.guarded import (
@@ -222,6 +226,29 @@ def test_a_call_over_its_timeout_that_holds_the_interpreter_is_ended_with_its_st
     assert re.search(r"a call is \d s over its timeout and holds the interpreter", log)
     assert "in hold_the_interpreter" in log
     assert guarded.state() == "running"  # a death, which recovery finds
+
+
+def test_a_call_that_returns_just_before_its_end_goes_on() -> None:
+    """Never between a call and its record: the stopped process is looked at once more."""
+    with subprocess.Popen(["sleep", "600"]) as process:
+        try:
+            seen = look(process.pid)
+            assert seen is not None
+            page = memoryview(bytearray(PAGE_BYTES)).cast("d")
+            plan = {"pid": process.pid, "start": seen.start, "ttl": 3.0, "interval": 1.0}
+            guard = Guard(plan, page, 0)
+            looked: list[str] = []
+
+            def still() -> bool:
+                now = look(process.pid)
+                looked.append(now.state if now is not None else "gone")
+                return False
+
+            assert not guard._freeze(still)
+            assert looked == ["T"]
+            until(lambda: (now := look(process.pid)) is not None and now.state == "S")
+        finally:
+            process.kill()
 
 
 def swallowing(call: Callable[[], object]) -> None:
