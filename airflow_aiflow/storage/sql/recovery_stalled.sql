@@ -54,9 +54,17 @@ chosen as materialized (
         r.state = 'marked' as marked, r.version
     from looks c
     cross join clock
-    left join aiflow.incident i on i.execution_id = c.execution_id and i.fence = c.fence
-    left join aiflow.requeue r on r.execution_id = c.execution_id and r.fence = c.fence
-    where (i.number is null or i.look_again_at <= clock.now or i.basis <> c.basis::aiflow.stall_basis)
+    left join lateral (                        -- `offset 0`, here and below: from one row to its own, whatever the
+        select o.look_again_at, o.basis, o.basis_at from aiflow.incident o        -- statistics say
+        where o.execution_id = c.execution_id and o.fence = c.fence
+        offset 0
+    ) i on true
+    left join lateral (
+        select o.state, o.version, o.at from aiflow.requeue o
+        where o.execution_id = c.execution_id and o.fence = c.fence
+        offset 0
+    ) r on true
+    where (i.basis is null or i.look_again_at <= clock.now or i.basis <> c.basis::aiflow.stall_basis)
         and (r.state is null or r.state <> 'marked' or r.at <= clock.now - make_interval(secs => %(mark_seconds)s))
     order by c.since, c.execution_id
     limit %(limit)s
@@ -90,7 +98,7 @@ select
     case when e.state = 'paused' then e.pause_reason end
 from asked s
 cross join clock
-cross join lateral (                           -- `offset 0`: from one execution to its rows, whatever the statistics say
+cross join lateral (
     select x.* from aiflow.execution x where x.execution_id = s.execution_id offset 0
 ) e
 cross join lateral (
