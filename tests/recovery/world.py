@@ -34,7 +34,7 @@ DAGS = Path(__file__).parent / "dags"
 RECOVERY = "aiflow_recovery"
 
 #: Seconds for what Airflow does within a few, on a machine that is busy with other things.
-PATIENCE = 120.0
+PATIENCE = 75.0
 
 #: Airflow's own defaults, where the embedded stack has quicker ones: what is found sooner, recovery found.
 AIRFLOW_DEFAULTS = {
