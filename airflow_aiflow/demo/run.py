@@ -94,7 +94,8 @@ class Demo:
         found = f"{_counted(documents, 'document')}, {_counted(self._pages, 'page')}, {skipped} skipped"
         self._screen.say(f"{found}: {self._reading.source}")
         self._screen.say(f"starting PostgreSQL, S3, Airflow and the stand-ins in {self._options.home}")
-        stack = Stack(StackPlan(self._options.home, dags, environment=self._environment))
+        plan = StackPlan(self._options.home, dags, environment=self._environment, recovery=recovers)
+        stack = Stack(plan)
         stack.start(lambda name, seconds: self._screen.say(f"  {name:<12} ready after {seconds:4.1f} s"))
         self._stack = stack
         return self

@@ -24,6 +24,7 @@ from airflow_aiflow.local.folder_server import FolderServer
 from airflow_aiflow.local.ports import LOOPBACK, free_port, keep_or_find, require_free
 from airflow_aiflow.local.private_file import read_json, write_json
 from airflow_aiflow.local.process import spawn, stop, tail
+from airflow_aiflow.local.recovery_bundle import recovery_options
 
 #: Seconds until all components must be healthy: about ten on two quiet cores, far more on a loaded machine.
 START_TIMEOUT = 180.0
@@ -40,6 +41,7 @@ class AirflowServer(FolderServer):
     :param port: port of API and UI; None keeps the last one where it is free, else finds one.
     :param options: further Airflow options by ``section.name``; they win over the stack's own.
     :param environment: further environment variables, for the tasks.
+    :param recovery: whether it runs the recovery DAG.
     :param owned: end Airflow when this process ends, however it ends.
     """
 
@@ -53,6 +55,7 @@ class AirflowServer(FolderServer):
         *,
         options: Mapping[str, str] | None = None,
         environment: Mapping[str, str] | None = None,
+        recovery: bool = False,
         owned: bool = True,
     ) -> None:
         super().__init__(folder, "logs/airflow.log", port, owned=owned)
@@ -60,6 +63,7 @@ class AirflowServer(FolderServer):
         self.environment: dict[str, str] = {}
         self._options = dict(options or {})
         self._extra = dict(environment or {})
+        self._recovery = recovery
         self._pid_file = self.folder / "server.json"
 
     @property
@@ -150,6 +154,8 @@ class AirflowServer(FolderServer):
         options = airflow_settings.airflow_options(self.folder, self.dags_folder, self.port, database_url, words)
         # Nobody listens there: task logs are read from the folder. Another Airflow's log server must not be asked.
         options |= {f"logging.{kind}_log_server_port": str(free_port()) for kind in ("worker", "trigger")}
+        if self._recovery:
+            options |= recovery_options(self.folder, self.dags_folder)
         return {
             "AIRFLOW_HOME": str(self.folder),
             **airflow_settings.as_environment({**options, **self._options}),

@@ -58,6 +58,7 @@ class StackPlan:
     :param airflow_options: further Airflow options by ``section.name``.
     :param environment: further environment variables for Airflow and its tasks.
     :param with_airflow: whether Airflow is started at all.
+    :param recovery: whether Airflow runs the recovery DAG, also where no file in ``dags_folder`` makes it.
     """
 
     home: Path
@@ -66,6 +67,7 @@ class StackPlan:
     airflow_options: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     with_airflow: bool = True
+    recovery: bool = False
 
 
 def check_requirements() -> None:
@@ -99,6 +101,7 @@ class Stack:
             plan.dags_folder,
             ports.get("airflow"),
             options=plan.airflow_options,
+            recovery=plan.recovery,
             environment=plan.environment,
         )
         self.environment: dict[str, str] = {}

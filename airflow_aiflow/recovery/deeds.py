@@ -117,23 +117,22 @@ class Deeds:
         failpoint("after_mark", run[0])
         deeds = [Deed(self._ledger.found(stall, wish), wish) for stall, wish in mine.items()]
         try:
+            below = self._failed_below(run, mine)
             stuck = self._release(run, [stall for stall, wish in mine.items() if wish.force])
             failpoint("after_set_state", run[0])
             going = [stall for stall in mine if stall not in stuck]
             if going:
-                self._clear(run, [stall.execution for stall in going])
-                failpoint("after_clear", run[0])
+                # As soon after the states were set as can be.
+                self._clear(run, [*(stall.execution for stall in going), *below])
         except AirflowRefusedError as error:
             return self._refused(mine, error)
         if going:
+            failpoint("after_clear", run[0])
             self._ledger.cleared(going)
-        if not stuck:
-            return deeds
-        why = AirflowRefusedError("PATCH", f"{run[0]}/{run[1]}", CONFLICT, "the state was not set")
-        went = {stall.execution for stall in going}
-        return [one for one in deeds if one.incident.execution in went] + self._refused(
-            {stall: mine[stall] for stall in stuck}, why
-        )
+            self._mend(run, going, below)
+        held = {stall: mine[stall] for stall in stuck}
+        done = [one for one in deeds if one.incident.execution not in {stall.execution for stall in held}]
+        return done + self._refused(held, AirflowRefusedError("PATCH", str(run), CONFLICT, "the state was not set"))
 
     def _release(self, run: tuple[str, str], held: Sequence[Stall]) -> list[Stall]:
         """
@@ -143,38 +142,48 @@ class Deeds:
         """
         left = list(held)
         for _ in range(MOST_SETS):
-            if not left:
-                break
             instances = [(stall.execution.task_id, stall.execution.map_index) for stall in left]
-            for trouble in self._api.set_state(*run, instances, "failed"):
+            troubles = self._api.set_state(*run, instances, "failed") if left else []
+            if not troubles:
+                return []
+            for trouble in troubles:
                 log.info("aiflow: Airflow on setting states in run %s of %s: %s", run[1], run[0], trouble.get("error"))
             now = AirflowView(self._api).read(stall.execution for stall in left)
             left = [stall for stall in left if now[stall.execution].state in HELD]
         return left
 
-    def _clear(self, run: tuple[str, str], executions: Sequence[ExecutionId]) -> None:
-        tasks = {execution.task_id for execution in executions}
-        below = self._failed_below(run, tasks)
-        self._clear_these(run, [name(execution) for execution in executions] + [name(one) for one in below])
-        # A scheduler that had begun to decide before the clear has written its word by now, for both lock the run.
-        later = [one for one in self._failed_below(run, tasks) if one not in below]
-        if later:
-            self._clear_these(run, [name(one) for one in later])
-        # It may also have ended the run at the same moment; a clear that met a run at work does not begin it again.
-        if self._api.run(*run)["state"] in ENDED_RUN:
-            self._api.set_run_state(*run, "queued")
-
-    def _clear_these(self, run: tuple[str, str], names: list[str | list[str | int]]) -> None:
+    def _clear(self, run: tuple[str, str], executions: Iterable[ExecutionId]) -> None:
+        names = [name(one) for one in executions]
         self._api.clear(*run, task_ids=names, dry_run=False, prevent_running_task=True, by=BY)
 
-    def _failed_below(self, run: tuple[str, str], tasks: Collection[str]) -> list[ExecutionId]:
+    def _mend(self, run: tuple[str, str], went: Sequence[Stall], below: Sequence[ExecutionId]) -> None:
+        """
+        Take back what the scheduler wrote between the two requests: by now it has, for both lock the run.
+
+        Not covered: a process killed before this leaves the task at work in a run that will fail.
+
+        :param below: what was cleared already.
+        """
+        try:
+            later = [one for one in self._failed_below(run, went) if one not in below]
+            if later:
+                self._clear(run, later)
+            # A clear that met a run at work does not begin it again where the scheduler ended it at that moment.
+            if self._api.run(*run)["state"] in ENDED_RUN:
+                self._api.set_run_state(*run, "queued")
+        except AirflowRefusedError as error:
+            log.warning(
+                "aiflow: what failed below in run %s of %s may not have been cleared: %s", run[1], run[0], error
+            )
+
+    def _failed_below(self, run: tuple[str, str], above: Iterable[Stall]) -> list[ExecutionId]:
         """List the task instances below some tasks that Airflow failed for what came before them."""
         failed = list(self._api.task_instances(*run, states=["upstream_failed"]))
         if not failed:
             return []
         next_ones = {task["task_id"]: task["downstream_task_ids"] for task in self._api.tasks(run[0])}
         below: set[str] = set()
-        todo = list(tasks)
+        todo = list({stall.execution.task_id for stall in above})
         while todo:
             for task_id in next_ones.get(todo.pop(), []):
                 if task_id not in below:
@@ -184,6 +193,8 @@ class Deeds:
 
     def _refused(self, marked: dict[Stall, Requeue], error: AirflowRefusedError) -> list[Deed]:
         """Take marks back and leave their executions for a while."""
+        if not marked:
+            return []
         self._ledger.void(list(marked))
         deeds = []
         for stall, wish in marked.items():

@@ -35,6 +35,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--dags", type=Path, metavar="DIR", help="folder of DAG files (default: dags, if it exists)")
     parser.add_argument("--detach", action="store_true", help="return when all is healthy; `aiflow down` ends it")
     parser.add_argument("--no-airflow", action="store_true", help="start everything but Airflow")
+    parser.add_argument("--no-recovery", action="store_true", help="do not run the recovery DAG beside your own")
     for part in PARTS:
         parser.add_argument(f"--{part}-port", type=_port, metavar="N", help=f"port of {part} (default: a free one)")
     parser.set_defaults(run=run)
@@ -64,6 +65,7 @@ def _plan(options: argparse.Namespace) -> StackPlan:
         dags_folder=dags,
         ports={part: port for part, port in ports.items() if port is not None},
         with_airflow=not options.no_airflow,
+        recovery=not options.no_recovery,
     )
 
 
@@ -133,6 +135,8 @@ def _detach(options: argparse.Namespace) -> int:
         command += ["--dags", str(options.dags)]
     if options.no_airflow:
         command.append("--no-airflow")
+    if options.no_recovery:
+        command.append("--no-recovery")
     for part in PARTS:
         if (port := getattr(options, f"{part}_port")) is not None:
             command += [f"--{part}-port", str(port)]
