@@ -122,6 +122,16 @@ class StepTimeoutError(FlowError):
 # --- effects ----------------------------------------------------------------------------------------------------------
 
 
+class ItemsFailedError(FlowError):
+    """Say that more items of a map failed than its ``on_item_error`` lets, and which."""
+
+    retryable = True
+
+
+class ItemLostError(FlowError):
+    """Say that an item of a map took its process with it more than once: it is not begun again."""
+
+
 class EffectError(AiflowError):
     """Be the root of what concerns an effect. Unless a message says otherwise, nothing was sent."""
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Literal, Protocol
 
 from airflow_aiflow.durable.execution import Lease
-from airflow_aiflow.durable.identity import digest
+from airflow_aiflow.durable.identity import ExecutionId, digest
 from airflow_aiflow.durable.record import StepRecord
 
 ItemState = Literal["at_work", "failed", "dead", "retry"]
@@ -94,8 +94,12 @@ class ItemLedger(Protocol):
         :param age: seconds; older records do not count.
         """
 
-    def troubled(self, lease: Lease, generation: int) -> list[FailedItem]:
-        """Read the items of a generation that have no result and are known for it."""
+    def troubled(self, lease: Lease, generation: int) -> tuple[str | None, list[FailedItem]]:
+        """
+        Read the items of a generation that have no result and are known for it.
+
+        :return: how the attempt before this one ended (``None``: there was none), and the items.
+        """
 
     def fail_items(self, lease: Lease, generation: int, items: Sequence[FailedItem]) -> None:
         """Write down failed items, or that items are at work; what was known of an item is replaced."""
@@ -105,4 +109,11 @@ class ItemLedger(Protocol):
         Let dead items be tried once more by the next attempt.
 
         :return: how many there were.
+        """
+
+    def failed_of_run(self, dag_id: str, run_id: str) -> list[tuple[ExecutionId, int, int, FailedItem]]:
+        """
+        List the items of a run that have no result, in the order of tasks and lists.
+
+        :return: (execution, its number, generation, item) each, of current generations.
         """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sized
 from typing import Any
 
 from airflow_aiflow.durable.item_print import item_printer
@@ -79,7 +79,7 @@ def run_map(session: Session, source: ItemSource, items: Iterable[Any], rules: M
 
 def _report(session: Session, name: str, items: Iterable[Any]) -> MapReport:
     services, recorder = session.services, session.recorder
-    total = len(items) if hasattr(items, "__len__") else None
+    total = len(items) if isinstance(items, Sized) else None
     return MapReport(
         name,
         total,

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from airflow_aiflow.durable.ports import Clock
+from airflow_aiflow.runtime.map_rules import MapRules
 
 #: Items of a map that have a line of their own when they ran: those after them are told of by progress.
 MOST_ITEM_LINES = 50
@@ -38,7 +39,7 @@ class MapReport:
         log: Callable[[str, bool], None],
         told: Callable[[int, int | None, str], None],
     ) -> None:
-        self._name, self._total, self._clock, self._log, self._told = name, total, clock, log, told
+        self._name, self.total, self._clock, self._log, self._told = name, total, clock, log, told
         self._began = self._line_at = clock.monotonic()
         self._listed = 0
         self._step = max(1, (total or 0) // LINES)
@@ -81,7 +82,7 @@ class MapReport:
 
     def _line(self, now: float) -> None:
         self._line_at = now
-        ended, total = self.count + self.failures, self._total
+        ended, total = self.count + self.failures, self.total
         if self._next is not None:
             self._next = (ended // self._step + 1) * self._step
         took = max(now - self._began, 1e-6)
@@ -94,6 +95,28 @@ class MapReport:
         message = f"{ended:,}{share}, {rate:,.1f} items/s{left}{failed}"
         self._log(f"aiflow: {self._name}: {message}", False)
         self._told(ended, total, f"{self._name}: {message}")
+
+    def hopeless(self, rules: MapRules) -> bool:
+        """
+        Say whether more items failed already than may, whatever becomes of the rest.
+
+        :param rules: the author's options.
+        """
+        return self.total is not None and rules.too_many(self.failures, self.total)
+
+    def complaint(self, rules: MapRules, run_id: str) -> str:
+        """
+        Say why a map fails.
+
+        :param rules: the author's options.
+        :param run_id: of the run.
+        """
+        more = f"; and {self.failures - len(self._named):,} more" if self.failures > len(self._named) else ""
+        return (
+            f"'{self._name}': {self.failures:,} items failed, more than on_item_error={rules.on_item_error} lets: "
+            f"{'; '.join(self._named)}{more}. What succeeded is recorded. They are listed by: "
+            f"aiflow batch failed {run_id}"
+        )
 
     def ended(self, total: int) -> None:
         """

@@ -11,7 +11,10 @@ from airflow_aiflow.exceptions import (
     FlowClosedError,
     FlowOptionError,
     LedgerError,
+    ModelRequestError,
+    PayloadEncodeError,
     SealError,
+    StepInputError,
 )
 from airflow_aiflow.runtime.group import BATCH_COMMIT, FLUSH_INTERVAL
 
@@ -25,8 +28,20 @@ NOT_THE_ITEMS = (
     FlowClosedError,
 )
 
+#: Errors of an item after which a further try is in vain.
+HOPELESS = (*NOT_THE_ITEMS, FlowOptionError, StepInputError, PayloadEncodeError, ModelRequestError)
+
 #: Tries of an item whose failure is tolerated, in one attempt.
 MAX_ITEM_ATTEMPTS = 3
+
+
+def is_item_error(error: BaseException) -> bool:
+    """
+    Say whether an error is an item's own.
+
+    :param error: what came of it.
+    """
+    return isinstance(error, Exception) and not isinstance(error, NOT_THE_ITEMS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +101,7 @@ class MapRules:
 
         :param error: of an item.
         """
-        return self.tolerant and isinstance(error, Exception) and not isinstance(error, NOT_THE_ITEMS)
+        return self.tolerant and is_item_error(error)
 
     def too_many(self, failed: int, total: int) -> bool:
         """

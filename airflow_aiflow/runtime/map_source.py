@@ -11,6 +11,7 @@ from airflow_aiflow.durable.fingerprint import Printed
 from airflow_aiflow.durable.item_print import Print, key_adder
 from airflow_aiflow.durable.policy import check_name
 from airflow_aiflow.runtime.interrupts import author
+from airflow_aiflow.runtime.map_rules import HOPELESS
 from airflow_aiflow.runtime.steps import Ran, StepCall
 
 #: Seconds that a chunk waits for a slow list before it goes on with what it has.
@@ -93,6 +94,7 @@ class ItemSource:
             retries=self.retries,
             unit_key=key,
             reuse=self.reuse,
+            hopeless=HOPELESS,
         )
 
 

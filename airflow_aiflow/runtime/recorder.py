@@ -18,7 +18,7 @@ from airflow_aiflow.durable.effect import Decision, EffectRecord, IntentAnswer, 
 from airflow_aiflow.durable.execution import Lease
 from airflow_aiflow.durable.identity import EffectId
 from airflow_aiflow.durable.inbox import Question, QuestionWrite
-from airflow_aiflow.durable.items import Reusable, Wanted
+from airflow_aiflow.durable.items import FailedItem, Reusable, Wanted
 from airflow_aiflow.durable.payload import encode
 from airflow_aiflow.durable.ports import Ledger
 from airflow_aiflow.durable.record import Batch, EventRecord, Kept, SharedStep, StepRecord, Stored
@@ -266,6 +266,18 @@ class Recorder:
         :param age: seconds; older records do not count.
         """
         return self._patience.over(lambda: self._ledger.items.reusable(self._lease, wanted, age=age))
+
+    def troubled(self) -> tuple[str | None, list[FailedItem]]:
+        """Read how the attempt before ended, and the items that are known to have no result."""
+        return self._patience.over(lambda: self._ledger.items.troubled(self._lease, self._generation))
+
+    def fail_items(self, items: Sequence[FailedItem]) -> None:
+        """
+        Write down items that failed, or are at work.
+
+        :param items: what is known of them now.
+        """
+        self._patience.over(lambda: self._ledger.items.fail_items(self._lease, self._generation, items))
 
     def shared_step(self, step_key: bytes) -> SharedStep | None:
         """

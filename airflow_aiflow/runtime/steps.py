@@ -74,6 +74,8 @@ class StepCall:
     unit_key: str | None = None
     #: Seconds; a record of another run of the DAG that is no older counts; ``None``: none does.
     reuse: float | None = None
+    #: Errors after which a further try is in vain.
+    hopeless: tuple[type[BaseException], ...] = ()
 
 
 #: Classes of most results, of which none is a promise: three questions less, a million times.
@@ -289,7 +291,9 @@ def _run(session: Session, call: StepCall, unit: Unit, timeout: float | None) ->
         return isinstance(error, Exception) and not isinstance(error, BudgetExceededError)
 
     retrying = tenacity.Retrying(
-        retry=tenacity.retry_if_exception(lambda error: may_help(error) and not unit.cut),
+        retry=tenacity.retry_if_exception(
+            lambda error: may_help(error) and not unit.cut and not isinstance(error, call.hopeless)
+        ),
         wait=tenacity.wait_random_exponential(multiplier=1, max=LONGEST_PAUSE),
         stop=tenacity.stop_after_attempt(call.retries + 1),
         sleep=session.pause,

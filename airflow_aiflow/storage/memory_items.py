@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from airflow_aiflow.durable.execution import Lease
+from airflow_aiflow.durable.identity import ExecutionId
 from airflow_aiflow.durable.items import FailedItem, Reusable, Wanted
 from airflow_aiflow.storage.memory_tables import Tables
 from airflow_aiflow.storage.rows import step_record
@@ -28,10 +29,13 @@ class MemoryItems:
             found = ((place, _newest(tables, lease, each, age)) for place, each in enumerate(wanted))
             return [replace(each, place=place) for place, each in found if each is not None]
 
-    def troubled(self, lease: Lease, generation: int) -> list[FailedItem]:
+    def troubled(self, lease: Lease, generation: int) -> tuple[str | None, list[FailedItem]]:
         """Read the items of a generation that have no result and are known for it."""
         with self._statement() as tables:
-            return list(tables.failed_items.get((lease.execution_pk, generation), {}).values())
+            before = tables.attempts.get((lease.execution_pk, lease.fence - 1))
+            return None if before is None else before.ending or "", _without_result(
+                tables, lease.execution_pk, generation
+            )
 
     def fail_items(self, lease: Lease, generation: int, items: Sequence[FailedItem]) -> None:
         """Write down failed items, or that items are at work."""
@@ -49,6 +53,27 @@ class MemoryItems:
             dead = {key: item for key, item in held.items() if item.state in ("dead", "failed")}
             held.update({key: replace(item, state="retry", failures=0, kills=0) for key, item in dead.items()})
             return len(dead)
+
+    def failed_of_run(self, dag_id: str, run_id: str) -> list[tuple[ExecutionId, int, int, FailedItem]]:
+        """List the items of a run that have no result."""
+        with self._statement() as tables:
+            rows = [
+                row for row in tables.by_pk.values() if (row.execution.dag_id, row.execution.run_id) == (dag_id, run_id)
+            ]
+            rows.sort(key=lambda row: (row.execution.task_id, row.execution.map_index))
+            return [
+                (row.execution, row.pk, row.generation, item)
+                for row in rows
+                for item in sorted(
+                    _without_result(tables, row.pk, row.generation), key=lambda item: (item.name, item.number)
+                )
+            ]
+
+
+def _without_result(tables: Tables, execution_pk: int, generation: int) -> list[FailedItem]:
+    steps = tables.steps.get((execution_pk, generation), {})
+    held = tables.failed_items.get((execution_pk, generation), {})
+    return [item for key, item in held.items() if key not in steps]
 
 
 def _newest(tables: Tables, lease: Lease, wanted: Wanted, age: float) -> Reusable | None:

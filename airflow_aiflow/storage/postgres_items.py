@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from airflow_aiflow.durable.execution import Lease
+from airflow_aiflow.durable.identity import ExecutionId
 from airflow_aiflow.durable.items import FailedItem, Reusable, Wanted
 from airflow_aiflow.storage.connections import Connections
 from airflow_aiflow.storage.postgres_params import lease_params
-from airflow_aiflow.storage.rows import STEP_WIDTH, step_record, utc
+from airflow_aiflow.storage.rows import STEP_WIDTH, Row, step_record, utc
 from airflow_aiflow.storage.statements import statement
 from airflow_aiflow.storage.text import shown
 
@@ -46,10 +47,11 @@ class PostgresItems:
             for row in self._ask(statement("reusable"), params)
         ]
 
-    def troubled(self, lease: Lease, generation: int) -> list[FailedItem]:
+    def troubled(self, lease: Lease, generation: int) -> tuple[str | None, list[FailedItem]]:
         """Read the items of a generation that have no result and are known for it."""
-        params = {"execution_id": lease.execution_pk, "generation": generation}
-        return [FailedItem(*row[:-1], at=utc(row[-1])) for row in self._ask(statement("troubled_items"), params)]
+        rows = self._ask(statement("troubled_items"), lease_params(lease) | {"generation": generation})
+        endings = [row[4] for row in rows if row[0] is None]
+        return endings[0] if endings else None, [_item(row) for row in rows if row[0] is not None]
 
     def fail_items(self, lease: Lease, generation: int, items: Sequence[FailedItem]) -> None:
         """Write down failed items, or that items are at work."""
@@ -72,3 +74,12 @@ class PostgresItems:
         """Let dead items be tried once more by the next attempt."""
         params = {"execution_id": execution_pk, "generation": generation}
         return len(self._ask(statement("retry_items"), params))
+
+    def failed_of_run(self, dag_id: str, run_id: str) -> list[tuple[ExecutionId, int, int, FailedItem]]:
+        """List the items of a run that have no result."""
+        rows = self._ask(statement("failed_of_run"), {"dag_id": dag_id, "run_id": run_id})
+        return [(ExecutionId(*row[:4]), row[4], row[5], _item(row[6:])) for row in rows]
+
+
+def _item(row: Row) -> FailedItem:
+    return FailedItem(*row[:-1], at=utc(row[-1]))

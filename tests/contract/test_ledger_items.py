@@ -140,15 +140,15 @@ def an_item(number: int, **fields: object) -> FailedItem:
 def test_failed_items_come_back_and_the_last_word_counts(ledger: Ledger) -> None:
     execution = an_execution()
     taken = take(ledger, an_attempt(execution))
-    assert ledger.items.troubled(taken.lease, 1) == []
+    assert ledger.items.troubled(taken.lease, 1) == (None, [])
     at_work = an_item(2, state="at_work", failures=0, error=None, key="4711/\u00e9")
     ledger.items.fail_items(taken.lease, 1, [an_item(1), at_work])
     ledger.items.fail_items(taken.lease, 1, [an_item(1, failures=4, kills=1)])
-    found = {item.number: item for item in ledger.items.troubled(taken.lease, 1)}
+    found = {item.number: item for item in ledger.items.troubled(taken.lease, 1)[1]}
     assert replace(found[2], at=None) == replace(at_work, fence=taken.lease.fence)
     assert (found[1].failures, found[1].kills, found[1].state, found[1].error) == (4, 1, "dead", an_item(1).error)
     assert found[1].at is not None
-    assert ledger.items.troubled(taken.lease, 2) == []
+    assert ledger.items.troubled(taken.lease, 2)[1] == []
 
 
 def test_a_superseded_attempt_s_word_does_not_undo_its_successor_s(ledger: Ledger) -> None:
@@ -157,7 +157,8 @@ def test_a_superseded_attempt_s_word_does_not_undo_its_successor_s(ledger: Ledge
     later = take(ledger, an_attempt(execution, 2))
     ledger.items.fail_items(later.lease, 1, [an_item(1, failures=5)])
     ledger.items.fail_items(former.lease, 1, [an_item(1, failures=1)])
-    [item] = ledger.items.troubled(later.lease, 1)
+    ending, [item] = ledger.items.troubled(later.lease, 1)
+    assert ending == "superseded"
     assert (item.failures, item.fence) == (5, later.lease.fence)
 
 
@@ -167,5 +168,18 @@ def test_dead_items_can_be_tried_once_more(ledger: Ledger) -> None:
     ledger.items.fail_items(taken.lease, 1, items)
     assert ledger.items.retry_items(taken.lease.execution_pk, 1) == 2
     assert ledger.items.retry_items(taken.lease.execution_pk, 1) == 0
-    found = {item.number: (item.state, item.failures, item.kills) for item in ledger.items.troubled(taken.lease, 1)}
+    found = {item.number: (item.state, item.failures, item.kills) for item in ledger.items.troubled(taken.lease, 1)[1]}
     assert found == {1: ("retry", 0, 0), 2: ("retry", 0, 0), 3: ("at_work", 3, 1)}
+
+
+def test_an_item_that_has_a_result_by_now_is_no_trouble_any_more(ledger: Ledger) -> None:
+    execution = a_task()
+    taken = take(ledger, an_attempt(execution))
+    step = a_step("page", kind="item")
+    ledger.items.fail_items(taken.lease, 1, [an_item(1), an_item(2, step_key=step.step_key, key="two")])
+    [(of_it, pk, generation, item), other] = ledger.items.failed_of_run(execution.dag_id, execution.run_id)
+    assert (of_it, pk, generation) == (execution, taken.lease.execution_pk, 1)
+    assert (item.number, other[3].key) == (1, "two")
+    ledger.record(taken.lease, 1, Batch((step,)))
+    assert [item.number for item in ledger.items.troubled(taken.lease, 1)[1]] == [1]
+    assert [found[3].number for found in ledger.items.failed_of_run(execution.dag_id, execution.run_id)] == [1]
