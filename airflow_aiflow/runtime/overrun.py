@@ -12,7 +12,7 @@ import contextlib
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from airflow_aiflow.durable.ports import Clock, Host
 from airflow_aiflow.runtime.deadline import Deadlines
@@ -79,9 +79,8 @@ class Overrun:
     def _run(self, why: str) -> None:
         assert self._deadlines is not None
         self._gate.shut(self._back_in, why)
-        self._host.log(
-            f"aiflow: {why}, and no signal helped: nothing new starts. All threads:\n{stacks()}", warning=True
-        )
+        shown = stacks(self._deadlines.stuck)
+        self._host.log(f"aiflow: {why}, and no signal helped: nothing new starts. All threads:\n{shown}", warning=True)
         began = self._clock.monotonic()
         while self._gate.busy_beside(self._deadlines.stuck) and self._clock.monotonic() < self._until(began):
             if self._closed:
@@ -109,12 +108,16 @@ class Overrun:
         self._host.end_process(why, superseded=not ours, back_in=back_in)
 
 
-def stacks() -> str:
-    """Give where every thread of this process is, this one left out, as text."""
+def stacks(first: Collection[int]) -> str:
+    """
+    Give where every thread of this process is, this one left out, as text.
+
+    :param first: the threads that come first, by their identifiers.
+    """
     names = {thread.ident: thread.name for thread in threading.enumerate()}
-    blocks = []
-    for ident, frame in sys._current_frames().items():
-        if ident != threading.get_ident():
-            lines = "".join(traceback.format_stack(frame)[-MOST_FRAMES:])
-            blocks.append(f"Thread {names.get(ident, ident)}:\n{lines}")
-    return "\n".join(blocks)
+    frames = sorted(sys._current_frames().items(), key=lambda item: item[0] not in first)
+    return "\n".join(
+        f"Thread {names.get(ident, ident)}:\n{''.join(traceback.format_stack(frame)[-MOST_FRAMES:])}"
+        for ident, frame in frames
+        if ident != threading.get_ident()
+    )
