@@ -2,11 +2,13 @@
 The Airflow plugin. Imported by every component and by each task process: nothing heavy may stand at module level.
 
 It lets XCom give back our own classes (plugins are loaded before XCom is read), lets a plain task read an
-``ArtifactRef`` that a durable task returned, and listens for successes.
+``ArtifactRef`` that a durable task returned, listens for successes, and gives the API server what it serves for us.
 """
 
 from __future__ import annotations
 
+import logging
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow.plugins_manager import AirflowPlugin
@@ -28,6 +30,17 @@ class AiflowPlugin(AirflowPlugin):
 
     name = "aiflow"
     listeners = [heard]  # noqa: RUF012
+
+    @cached_property
+    def fastapi_apps(self) -> list[Any]:  # type: ignore[override]
+        """Give the app that the API server mounts; asked for there alone, since it brings the API server's code."""
+        try:
+            from airflow_aiflow.api.app import URL_PREFIX, create_app
+
+            return [{"app": create_app(), "url_prefix": URL_PREFIX, "name": "aiflow"}]
+        except Exception:  # whatever is wrong with it, Airflow's API server has to start
+            logging.getLogger(__name__).exception("aiflow: /aiflow is not served by this API server")
+            return []
 
     @classmethod
     def on_load(cls, *args: Any, **kwargs: Any) -> None:

@@ -1,0 +1,1 @@
+"""What Airflow's API server serves for this package, mounted under ``/aiflow``. Imported there alone."""
