@@ -45,6 +45,7 @@ def durable(
     step_timeout: timedelta | float | None = None,
     lease: timedelta | float | None = None,
     max_recoveries: int | None = None,
+    budget: float | str | None = None,
     share_mapped: bool = True,
     multiple_outputs: bool | None = None,
     **operator_kwargs: Any,

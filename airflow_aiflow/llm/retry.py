@@ -85,14 +85,11 @@ def call_with_retries(
     def used_up(state: tenacity.RetryCallState) -> bool:
         return stopped() or state.idle_for + state.upcoming_sleep > patience
 
-    def sleep(seconds: float) -> None:
-        clock.wait(seconds, until=stopped)
-
     retrying = tenacity.Retrying(
         retry=tenacity.retry_if_exception_type(ModelUnavailableError),
         wait=wait,
         stop=tenacity.stop_any(tenacity.stop_after_attempt(attempts), used_up),
-        sleep=sleep,
+        sleep=lambda seconds: clock.wait(seconds, until=stopped),
         reraise=True,
     )
     return retrying(once)

@@ -165,8 +165,7 @@ class Flow(OutsideCalls):
         :param rate_limit: the name of a limit that ``aiflow limits set`` made: the call waits for it.
         :param timeout: seconds for the whole call.
         :param reuse: how old the answer may be that another run of the DAG was given in this task; ``None``: not asked.
-        :param stream: whether pieces of the answer are handed on while it is written: as events, or to a function. The
-            record is the whole answer; a replay has no pieces.
+        :param stream: whether pieces of the answer are handed on while it is written: as events, or to a function.
         :return: the stored answer.
         """
         from airflow_aiflow.durable.policy import check_name, seconds

@@ -149,7 +149,7 @@ class Limiter:
                 f"there is no limit '{share.name}', so nothing was sent: set it by `aiflow limits set {share.name} "
                 f"--rpm 500`, or leave rate_limit= out"
             )
-        share.lent(lent, asked_at=asked_at, seconds=SHARE_SECONDS)
+        share.lent(lent, wish, asked_at=asked_at, seconds=SHARE_SECONDS)
 
     def keep(self) -> bool:
         """

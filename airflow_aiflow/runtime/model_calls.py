@@ -31,7 +31,7 @@ from airflow_aiflow.llm.retry import absence, call_with_retries, is_told_to_wait
 from airflow_aiflow.runtime.interrupts import author
 from airflow_aiflow.runtime.map_rules import MapRules
 from airflow_aiflow.runtime.map_source import ItemSource
-from airflow_aiflow.runtime.paid_calls import PaidCalls
+from airflow_aiflow.runtime.paid_calls import LONGEST_LIMIT_WAIT, PaidCalls
 from airflow_aiflow.runtime.pieces import Pieces
 from airflow_aiflow.runtime.replay import Spent
 from airflow_aiflow.runtime.reuse import read_age
@@ -149,6 +149,7 @@ class ModelCalls:
             printed=part_printer(named, PROMPT_PLACE, secrets=secrets, check=partial(check_text, "prompt")),
             run=lambda prompt: self._ask(name, make(prompt)),
             as_type=sample.output_type,
+            timeout=self._step_timeout(sample),
             retries=rules.retries,
             reuse=read_age(options.get("reuse")),
         )
@@ -173,8 +174,14 @@ class ModelCalls:
             printed=printed,
             run=lambda: self._ask(name, request),
             as_type=request.output_type,
+            timeout=self._step_timeout(request),
             reuse=read_age(reuse),
         )
+
+    def _step_timeout(self, request: LlmRequest) -> float | None:
+        """Leave a call under a limit its wait beside the task's ``step_timeout``."""
+        own = self._session.step_timeout
+        return None if own is None or request.rate_limit is None else own + LONGEST_LIMIT_WAIT
 
     def _ask(self, name: str, request: LlmRequest) -> Ran:
         session = self._session

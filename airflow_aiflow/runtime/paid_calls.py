@@ -142,7 +142,7 @@ class _OneCall:
             permit.end(tokens=0)
             raise
         try:
-            answer = self._caller.call(request)
+            answer = author(self._caller.call, request)  # a deadline of the author's ends it, as it does any call
         except (ModelUnavailableError, ModelRequestError):
             permit.end(tokens=0)
             self._paid.budgets.settle(holding, NOTHING)

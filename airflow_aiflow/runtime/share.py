@@ -58,6 +58,8 @@ class Share:
         self._recent_tokens = 0
         self._next_ask = float("-inf")
         self._asking = False
+        #: Whether the ledger keeps anything for us.
+        self._known = False
         self.others_wait = False
 
     def enter(self, ticket: Ticket) -> None:
@@ -178,10 +180,11 @@ class Share:
             self._used_requests = self._used_tokens = self._recent_requests = self._recent_tokens = 0
             return made
 
-    def lent(self, lent: Lent, *, asked_at: float, seconds: float) -> None:
+    def lent(self, lent: Lent, wish: Wish, *, asked_at: float, seconds: float) -> None:
         """
         Note what the ledger answered.
 
+        :param wish: what it was told.
         :param asked_at: just before it was asked.
         :param seconds: for which it is lent.
         """
@@ -189,6 +192,7 @@ class Share:
             self.limit, self.others_wait = lent.limit, lent.others_wait
             self._requests, self._tokens, self._slots = lent.requests, lent.tokens, lent.slots
             self._until = asked_at + seconds
+            self._known = bool(wish.waiting or wish.in_flight or wish.held_tokens or lent.requests or lent.tokens)
             self._asked(asked_at)
 
     def unheard(self, wish: Wish, *, asked_at: float) -> None:
@@ -200,6 +204,7 @@ class Share:
         with self._lock:
             self._used_requests += wish.used_requests
             self._used_tokens += wish.used_tokens
+            self._known = True  # for all that we know
             self._asked(asked_at)
 
     def _asked(self, asked_at: float) -> None:
@@ -207,10 +212,9 @@ class Share:
 
     @property
     def idle(self) -> bool:
-        """Whether the ledger has nothing to hear: nothing in flight, nothing used, nothing left over."""
+        """Whether the ledger has nothing to hear: nothing used, nothing that it keeps for us, nobody who waits."""
         with self._lock:
-            left = self._until > float("-inf") and bool(self._requests or self._tokens)
-            return not (self._in_flight or self._used_requests or self._used_tokens or self._waiting or left)
+            return not (self._known or self._in_flight or self._used_requests or self._used_tokens or self._waiting)
 
     @property
     def nobody_waits(self) -> bool:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
 from uuid import UUID, uuid4
 
 import pytest
@@ -17,6 +21,9 @@ from airflow_aiflow.exceptions import (
     ModelUnavailableError,
 )
 from airflow_aiflow.llm.call import LlmAnswer, LlmRequest
+from airflow_aiflow.runtime.attempt_run import run_attempt
+from airflow_aiflow.runtime.clock import SystemClock
+from airflow_aiflow.runtime.flow import Flow
 from airflow_aiflow.runtime.limiter import PATIENCE, Limiter, Permit
 from airflow_aiflow.runtime.paid_calls import LONGEST_LIMIT_WAIT
 from airflow_aiflow.storage.memory import MemoryLedger
@@ -235,6 +242,65 @@ def test_a_wait_of_minutes_gives_the_slot_back(task: DurableTask, clock: ManualC
     clock.advance(LONGEST_LIMIT_WAIT)
     task.same_again()
     assert task.run(lambda flow: flow.llm("ask", "p", rate_limit=LIMIT)).startswith("answer")
+
+
+class Late(Exception):
+    """Say that the author's own time is over."""
+
+
+@pytest.fixture
+def alarm() -> Iterator[Callable[[float], object]]:
+    """Give an alarm clock of the author's, as Airflow's execution_timeout is one."""
+
+    def ring(_number: int, _frame: object) -> None:
+        raise Late
+
+    before = signal.signal(signal.SIGALRM, ring)
+    yield lambda seconds: signal.setitimer(signal.ITIMER_REAL, seconds)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("where", ["in the call", "in the wait"])
+def test_the_authors_own_time_limit_ends_a_call_and_a_wait(alarm: Callable[[float], object], where: str) -> None:
+    called, never = threading.Event(), threading.Event()
+
+    def answer(_request: LlmRequest) -> str:
+        called.set()
+        alarm(0.05)
+        never.wait(60)
+        return "late"
+
+    task = DurableTask(models=ScriptedModels(answer), clock=SystemClock())
+    limit(task, concurrency=1)
+    if where == "in the wait":
+        task.ledger.limits.exchange(LIMIT, uuid4(), Wish(in_flight=1, want_slots=1), ttl=600)
+    began = time.monotonic()
+
+    def body(flow: Flow) -> None:
+        if where == "in the wait":
+            alarm(0.2)
+        flow.llm("ask", "p", rate_limit=LIMIT)
+
+    with pytest.raises(Late):
+        task.run(body)
+    assert time.monotonic() - began < 30
+    assert called.is_set() == (where == "in the call")
+    assert sum(view.waiting for view in task.ledger.limits.limits()) == 0
+
+
+def test_waiting_is_no_part_of_the_step_timeout() -> None:
+    clock = ManualClock()
+    task = DurableTask(models=ScriptedModels(), clock=clock)
+    limit(task, rpm=1)
+    attempt, asked = task.attempt(), [f"p{number}" for number in range(3)]
+    run_attempt(
+        attempt,
+        task.services,
+        lambda flow: [flow.llm("ask", prompt, rate_limit=LIMIT) for prompt in asked],
+        step_timeout=20.0,
+    )
+    assert clock.monotonic() > 1000 + 2 * 59
 
 
 def test_a_map_shares_one_limit(task: DurableTask, clock: ManualClock) -> None:
