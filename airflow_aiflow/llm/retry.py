@@ -83,16 +83,14 @@ def call_with_retries(
         return _pause(state.attempt_number, last[-1].retry_after) * (1 + SPREAD * dice())
 
     def used_up(state: tenacity.RetryCallState) -> bool:
-        return stopped() or state.idle_for + state.upcoming_sleep > patience
+        late = state.idle_for + state.upcoming_sleep > patience
+        return late or state.attempt_number >= attempts or stopped()
 
-    retrying = tenacity.Retrying(
-        retry=tenacity.retry_if_exception_type(ModelUnavailableError),
-        wait=wait,
-        stop=tenacity.stop_any(tenacity.stop_after_attempt(attempts), used_up),
-        sleep=lambda seconds: clock.wait(seconds, until=stopped),
-        reraise=True,
-    )
-    return retrying(once)
+    def sleep(length: float) -> None:
+        clock.wait(length, until=stopped)
+
+    unserved = tenacity.retry_if_exception_type(ModelUnavailableError)
+    return tenacity.Retrying(retry=unserved, wait=wait, stop=used_up, sleep=sleep, reraise=True)(once)
 
 
 def _pause(number: int, asked: float | None) -> float:
