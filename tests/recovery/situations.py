@@ -134,10 +134,13 @@ def children_end(world: World) -> Seen:
     pid, supervisor = run.at_risk()
     child = int(run.line("child ")[1])
     run.hit(supervisor, pid)
-    seen = _recovered(run, *([] if start_time(child) is None else ["the subprocess of the killed task lives on"]))
-    with contextlib.suppress(ProcessLookupError):
+    run.go()
+    took = again(run)
+    if start_time(child) is not None:
+        run.notes.append("the subprocess of the killed task lives on")
         os.kill(child, signal.SIGKILL)
-    return seen
+    run.succeeds()
+    return measured(run, took)
 
 
 def orphan(world: World) -> Seen:
