@@ -69,7 +69,15 @@ def recovery_policy(overrides: Mapping[str, Any] | None = None) -> RecoveryPolic
     :raises AiflowConfigError: if an option holds a value that can't be used, or a word is none of the policy's.
     """
     policy = RecoveryPolicy(stall_floor=_seconds("stall_floor"), max_recoveries=_whole("max_recoveries", least=0))
+    policy = replace(policy, queued_after=max(policy.queued_after, _queued_timeout()))
     return replace(policy, **checked_overrides(overrides or {}))
+
+
+def _queued_timeout() -> float:
+    """Give Airflow's own time for a queued task: where its executor heeds it, Airflow comes first."""
+    from airflow.sdk import conf
+
+    return float(conf.getfloat("scheduler", "task_queued_timeout", fallback=0.0))
 
 
 def checked_overrides(overrides: Mapping[str, Any]) -> dict[str, Any]:

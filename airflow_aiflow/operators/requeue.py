@@ -69,16 +69,20 @@ class RequeueRunsOperator(BaseOperator):
         from airflow_aiflow.config import recovery_policy
         from airflow_aiflow.recovery.deeds import Deeds
         from airflow_aiflow.recovery.one_pass import look, note
+        from airflow_aiflow.recovery.outside import Outside
 
-        found = look(doors.ledger, doors.api, recovery_policy(self.policy))
+        policy = recovery_policy(self.policy)
+        found = look(doors.ledger, doors.api, policy)
         note(doors.ledger, found.notes)
         deeds = Deeds(doors.ledger, doors.api, dead=found.dead).carry_out(found.deeds)
+        outside = Outside(doors.ledger, doors.api, policy)
+        deeds += outside.start(outside.not_started())
         for deed in deeds:
             self.log.warning("aiflow: %s: %s: %s", _name(deed), deed.incident.execution, deed.done.why)
         self.log.info(
             "aiflow: %d stalled, %d left alone, %d acted on", len(found.decided), len(found.notes), len(deeds)
         )
-        _count(deeds)
+        _count(deeds, doors.doubts.number())
 
     def _tell(self, doors: Doors, context: Context) -> None:
         if not self.notify:
@@ -102,13 +106,16 @@ def _name(deed: Deed) -> str:
     return type(deed.done).__name__.lower()
 
 
-def _count(deeds: Sequence[Deed]) -> None:
-    """Send the figures; one incident is counted once."""
-    from airflow_aiflow.durable.stall import Requeue
+def _count(deeds: Sequence[Deed], in_doubt: int) -> None:
+    """Send the figures; what Airflow refused counts once it is done."""
+    from airflow_aiflow.durable.stall import Leave, Requeue
     from airflow_aiflow.hooks.recovery_stats import RecoveryStats
 
     stats = RecoveryStats()
     for deed in deeds:
+        if isinstance(deed.done, Leave):
+            continue
         stats.stalled(deed.incident.kind, _name(deed), deed.incident.detected_after)
         if isinstance(deed.done, Requeue):
             stats.recovered(deed.incident.kind)
+    stats.in_doubt(in_doubt)

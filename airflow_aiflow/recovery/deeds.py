@@ -123,7 +123,7 @@ class Deeds:
             going = [stall for stall in mine if stall not in stuck]
             if going:
                 # As soon after the states were set as can be.
-                self._clear(run, [*(stall.execution for stall in going), *below])
+                self.clear(run, [*(stall.execution for stall in going), *below])
         except AirflowRefusedError as error:
             return self._refused(mine, error)
         if going:
@@ -152,7 +152,14 @@ class Deeds:
             left = [stall for stall in left if now[stall.execution].state in HELD]
         return left
 
-    def _clear(self, run: tuple[str, str], executions: Iterable[ExecutionId]) -> None:
+    def clear(self, run: tuple[str, str], executions: Iterable[ExecutionId]) -> None:
+        """
+        Clear task instances of one run, where none of them runs.
+
+        :param run: DAG and run.
+        :param executions: which ones.
+        :raises AirflowRefusedError: if one of them runs, or for any other reason.
+        """
         names = [name(one) for one in executions]
         self._api.clear(*run, task_ids=names, dry_run=False, prevent_running_task=True, by=BY)
 
@@ -167,7 +174,7 @@ class Deeds:
         try:
             later = [one for one in self._failed_below(run, went) if one not in below]
             if later:
-                self._clear(run, later)
+                self.clear(run, later)
             # A clear that met a run at work does not begin it again where the scheduler ended it at that moment.
             if self._api.run(*run)["state"] in ENDED_RUN:
                 self._api.set_run_state(*run, "queued")

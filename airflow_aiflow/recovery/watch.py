@@ -19,6 +19,7 @@ from airflow_aiflow.durable.recovery_port import RecoveryLedger
 from airflow_aiflow.exceptions import AiflowError, AirflowRefusedError, AirflowUnavailableError, LedgerUnavailableError
 from airflow_aiflow.hooks.airflow_api import AirflowApi
 from airflow_aiflow.recovery.one_pass import look, note
+from airflow_aiflow.recovery.outside import Outside
 from airflow_aiflow.runtime.process import is_dead
 
 log = logging.getLogger(__name__)
@@ -32,6 +33,9 @@ DOUBT_GRACE = 60.0
 
 #: HTTP statuses from which on it is the server's trouble, not the request's.
 SERVERS_TROUBLE = 500
+
+#: Seconds between two looks at what has no attempt: Airflow is asked for it, and minutes do not matter there.
+OUTSIDE_EVERY, IDLE_EVERY = 60.0, 300.0
 
 #: Finds named in the log; the rest are in the ledger.
 NAMED = 3
@@ -55,10 +59,11 @@ class Watch:
     untold: Callable[[], bool] | None = None
     clock: Callable[[], float] = time.monotonic
     _known: Sequence[Owner] = field(default=(), init=False)
-    _asked_at: float = field(init=False)
+    _last: dict[str, float] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        self._asked_at = self.clock()
+        # A new watch begins with waiting: so what can't be cured is tried once a minute and no oftener.
+        self._last = dict.fromkeys(("tell", "outside", "idle"), self.clock())
 
     def finds(self) -> str | None:
         """
@@ -72,6 +77,9 @@ class Watch:
             self._known = found.owners
             if found.deeds:
                 return "; ".join(f"{one.stall.execution}: {what.why}" for one, what in found.deeds[:NAMED])
+            queued = self._not_started()
+            if queued is not None:
+                return queued
             if self._should_tell(found.reports):
                 return "somebody is to hear of something"
         except (LedgerUnavailableError, AirflowUnavailableError, AirflowRefusedError) as error:
@@ -84,11 +92,25 @@ class Watch:
         """Say whether a process of this machine that was at work at the last look is gone; asks nobody."""
         return any(is_dead(owner) for owner in self._known)
 
+    def _not_started(self) -> str | None:
+        """Look at what has no attempt, now and then."""
+        outside = Outside(self.ledger, self.api, self.policy)
+        if self._is_due("idle", IDLE_EVERY):
+            outside.note_idle_runs()
+        queued = outside.not_started() if self._is_due("outside", OUTSIDE_EVERY) else []
+        return f"{queued[0][0]} has been queued for {queued[0][1]:.0f} s" if queued else None
+
     def _should_tell(self, reported: bool) -> bool:
-        if self.untold is None or not (reported or self.clock() - self._asked_at >= TELL_EVERY):
+        if self.untold is None or not (self._is_due("tell", TELL_EVERY) or reported):
             return False
-        self._asked_at = self.clock()
         return self.untold()
+
+    def _is_due(self, what: str, every: float) -> bool:
+        now = self.clock()
+        if now - self._last[what] < every:
+            return False
+        self._last[what] = now
+        return True
 
 
 def passes(error: AiflowError) -> bool:
