@@ -73,6 +73,8 @@ class Guard:
         self._late: float = max(self._ttl / 2, 1.25 * self._interval)
         self._renewed_at: float = 0.0
         self._asked_at = 0.0
+        #: Whether the ledger knows the lease no more: given back, or another attempt's.
+        self._gone = False
         self._superseded_at: float | None = None
         self._hangs_since: float | None = None
         self._told = False
@@ -112,13 +114,13 @@ class Guard:
     def _due_at(self) -> float:
         """Give the moment of the next renewal."""
         beat_at: float = self._page[BEAT_AT]
-        not_before: float = self._asked_at + self._ttl / 30
+        not_before: float = self._asked_at + self._ttl / 6
         if self._renewed_at > beat_at:
             return max(self._renewed_at + self._interval, not_before)
         return max(beat_at + self._late, not_before)
 
     def _keep_lease(self) -> None:
-        if self._ledger.busy or self._superseded_at is not None:
+        if self._ledger.busy or self._gone:
             return
         now = since_boot()
         if now < self._due_at():
@@ -132,8 +134,10 @@ class Guard:
             if held:
                 self._renewed_at = now
                 self._tell_renewal()
-            elif self._page[STATE] == AT_WORK:
-                self._superseded_at = since_boot()
+            else:
+                self._gone = True
+                if self._page[STATE] == AT_WORK:
+                    self._superseded_at = since_boot()
 
         self._ledger.ask("renew", {"ttl": self._ttl}, answer)
 
@@ -211,7 +215,7 @@ class Guard:
             say(f"this task's process is dead; its guard ended what it left: {names}")
         # The supervisor reads the log until nobody can write to it.
         close_log()
-        if self._superseded_at is not None:
+        if self._gone:
             return
         # Many tasks of one machine may die at once, and are not to reach for the ledger at once.
         settle: float = self._plan["settle"]

@@ -111,6 +111,7 @@ class Heartbeat:
                 held, last = self.beat(), self._clock.monotonic()
         if self._stop.is_set() or self._ending:
             return
+        self._gate.vitals.ending()  # this process ends itself; its guard need not
         if held and self._gate.quiet:
             self._let_go()
         self._host.end_process(f"{self._gate.superseded}; this attempt ends")
