@@ -54,6 +54,11 @@ class PostgresDoubts:
         """
         self._ask(statement("told"), {"numbers": list(numbers)})
 
+    def number(self) -> int:
+        """Count the effects that are in doubt."""
+        [(number,)] = self._ask(statement("figures_in_doubt"))
+        return int(number)
+
     def close(self) -> None:
         """Give the connections back."""
         self._connections.close()

@@ -74,11 +74,6 @@ class PostgresFigures:
             commit_seconds=self._probe(),
         )
 
-    def in_doubt(self) -> int:
-        """Count the effects that are in doubt."""
-        [(number,)] = self._ask(statement("figures_in_doubt"))
-        return int(number)
-
     def close(self) -> None:
         """Give the connections back."""
         self._connections.close()

@@ -34,6 +34,12 @@ ready as materialized (                        -- what was recorded before an at
     where b.fence > 1
     group by 1
 ),
+stalled as materialized (                      -- what was but left alone for a while was no stall
+    update aiflow.incident i set tallied = true
+    from mark
+    where not i.tallied and (i.report or i.decision in ('requeue', 'quarantine'))
+    returning i.kind, i.detected_after
+),
 found (name, label, value) as (
     select 'steps', kind, sum(steps) from step group by kind
     union all select 'model_calls', model, sum(calls) from step group by model
@@ -69,12 +75,8 @@ found (name, label, value) as (
         select 'intents', '', count(*) from mark, aiflow.intent i
         where i.intended_at >= %(since)s and i.intended_at < %(till)s
     )
-    union all (
-        select t.name, i.kind, case t.name when 'incidents' then count(*) else sum(i.detected_after)::numeric end
-        from mark, aiflow.incident i, (values ('incidents'), ('detected_after')) t (name)
-        where i.found_at >= %(since)s and i.found_at < %(till)s
-        group by t.name, i.kind
-    )
+    union all select 'incidents', kind, count(*) from stalled group by kind
+    union all select 'detected_after', kind, sum(detected_after)::numeric from stalled group by kind
     union all (
         select 'recoveries', coalesce(i.kind, 'unknown'), count(*)
         from mark, aiflow.requeue r

@@ -86,7 +86,7 @@ def collector() -> Iterator[socket.socket]:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
         server.settimeout(10)
         backend: Any = statsd_logger.get_statsd_logger(
-            stats_class=UdpClient,  # type: ignore[arg-type]
+            stats_class=UdpClient,
             host="127.0.0.1",
             port=server.getsockname()[1],
             prefix="airflow",

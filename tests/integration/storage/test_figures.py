@@ -20,6 +20,7 @@ from airflow_aiflow.durable.record import Batch
 from airflow_aiflow.local.postgres import PostgresServer
 from airflow_aiflow.storage import migrate
 from airflow_aiflow.storage.postgres import PostgresLedger
+from airflow_aiflow.storage.postgres_doubts import PostgresDoubts
 from airflow_aiflow.storage.postgres_figures import PostgresFigures
 from airflow_aiflow.storage.statements import statement
 from tests.contract.ledger_world import (
@@ -41,7 +42,6 @@ AGE = (
     "update aiflow.attempt set started_at = started_at - interval '60 s', ended_at = ended_at - interval '60 s'",
     "update aiflow.intent set intended_at = intended_at - interval '60 s', settled_at = settled_at - interval '60 s'",
     "update aiflow.execution set finished_at = finished_at - interval '60 s'",
-    "update aiflow.incident set found_at = found_at - interval '60 s'",
     "update aiflow.requeue set at = at - interval '60 s'",
     "update aiflow.wasted_call set at = at - interval '60 s'",
     "update aiflow.tally_mark set upto = upto - interval '61 s'",
@@ -159,7 +159,6 @@ def test_two_who_look_at_once_count_each_row_once(
 
     def look() -> None:
         with closing(PostgresFigures.connect(dsn)) as one:
-            one.in_doubt()
             gate.wait(20)
             one.look()
 
@@ -212,32 +211,57 @@ def test_steps_of_an_earlier_generation_save_nothing(
     assert ("ready_steps", "cleared") not in totals
 
 
-def test_incidents_and_recoveries_are_counted_by_kind(
+def test_stalls_are_counted_once_they_are_acted_on_or_told(
     ledger: PostgresLedger, figures: PostgresFigures, behind: Plain
 ) -> None:
-    found = [start(ledger).lease.execution_pk for _ in range(3)]
-    for pk, kind, after in zip(found, ("dead_worker", "dead_worker", "hung"), (10.0, 20.0, 700.0), strict=True):
+    found = [start(ledger).lease.execution_pk for _ in range(5)]
+    looks = [
+        ("dead_worker", "requeue", False, 10.0),
+        ("dead_worker", "quarantine", True, 20.0),
+        ("hung", "leave", True, 700.0),
+        ("lost_return", "leave", False, 60.0),
+        ("unheard", "settle", False, 60.0),
+    ]
+    for pk, look in zip(found, looks, strict=True):
         behind.execute(
-            "insert into aiflow.incident (execution_id, fence, dag_id, run_id, task_id, map_index, kind, basis,"
-            " decision, why, report, look_again_at, detected_after)"
-            " values (%s, 1, 'd', 'r', 't', -1, %s, 'lapsed', 'requeue', '', false, now(), %s)",
-            (pk, kind, after),
+            "insert into aiflow.incident (execution_id, fence, dag_id, run_id, task_id, map_index, basis, why,"
+            " look_again_at, kind, decision, report, detected_after)"
+            " values (%s, 1, 'd', 'r', 't', -1, 'lapsed', '', now(), %s, %s, %s, %s)",
+            (pk, *look),
         )
+    for _ in range(2):
+        age(behind)
+        totals = figures.look().totals
+        assert {label: value for (name, label), value in totals.items() if name == "incidents"} == {
+            "dead_worker": 2,
+            "hung": 1,
+        }
+        assert (totals["detected_after", "dead_worker"], totals["detected_after", "hung"]) == (30, 700)
+    # It was left alone for a long time, and then it was not.
+    behind.execute("update aiflow.incident set decision = 'requeue' where kind = 'lost_return'")
+    age(behind)
+    assert figures.look().totals["incidents", "lost_return"] == 1
+
+
+def test_recoveries_are_counted_by_kind(ledger: PostgresLedger, figures: PostgresFigures, behind: Plain) -> None:
+    found = [start(ledger).lease.execution_pk for _ in range(3)]
     for pk, state in zip(found, ("cleared", "consumed", "void"), strict=True):
+        behind.execute(
+            "insert into aiflow.incident (execution_id, fence, dag_id, run_id, task_id, map_index, basis, why,"
+            " look_again_at, kind, decision, report, detected_after)"
+            " values (%s, 1, 'd', 'r', 't', -1, 'lapsed', '', now(), 'hung', 'requeue', false, 1)",
+            (pk,),
+        )
         behind.execute(
             "insert into aiflow.requeue (execution_id, fence, ti_id, clear_number, state)"
             " values (%s, 1, gen_random_uuid(), 0, %s)",
             (pk, state),
         )
     age(behind)
-    totals = figures.look().totals
-    assert (totals["incidents", "dead_worker"], totals["incidents", "hung"]) == (2, 1)
-    assert (totals["detected_after", "dead_worker"], totals["detected_after", "hung"]) == (30, 700)
-    assert totals["recoveries", "dead_worker"] == 2
-    assert ("recoveries", "hung") not in totals
+    assert figures.look().totals["recoveries", "hung"] == 2
 
 
-def test_what_is_so_now(ledger: PostgresLedger, figures: PostgresFigures, behind: Plain) -> None:
+def test_what_is_so_now(ledger: PostgresLedger, figures: PostgresFigures, behind: Plain, dsn: str) -> None:
     live, lapsed, paused, unheard, doubting = (start(ledger) for _ in range(5))
     behind.execute(
         "update aiflow.lease set expires_at = now() - interval '1 s' where execution_id = %s",
@@ -247,7 +271,6 @@ def test_what_is_so_now(ledger: PostgresLedger, figures: PostgresFigures, behind
     ledger.finish(unheard.lease, ExecutionState.SUCCEEDED, result=None)
     intent = an_intent(an_effect())
     ledger.intend(doubting.lease, intent)
-    assert figures.in_doubt() == 0
     assert ledger.doubt(doubting.lease, intent.intent_id)
     look = figures.look()
     assert look.now == {
@@ -258,7 +281,8 @@ def test_what_is_so_now(ledger: PostgresLedger, figures: PostgresFigures, behind
         ("unheard", ""): 1,
         ("in_doubt", ""): 1,
     }
-    assert figures.in_doubt() == 1
+    with closing(PostgresDoubts.connect(dsn)) as doubts:
+        assert doubts.number() == 1
     assert live.lease.fence == 1
 
 

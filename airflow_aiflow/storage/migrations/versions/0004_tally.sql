@@ -20,4 +20,8 @@ create index step_recorded on aiflow.step using brin (recorded_at) with (autosum
 create index attempt_times on aiflow.attempt using brin (started_at, ended_at) with (autosummarize = on);
 create index intent_intended on aiflow.intent using brin (intended_at) with (autosummarize = on);
 create index execution_finished on aiflow.execution using brin (finished_at) with (autosummarize = on);
-create index incident_found on aiflow.incident using brin (found_at) with (autosummarize = on);
+
+-- An incident may come to count long after it was found: so it says itself whether it has been.
+alter table aiflow.incident add column tallied boolean not null default false;
+create index incident_untallied on aiflow.incident (number)
+    where not tallied and (report or decision in ('requeue', 'quarantine'));
