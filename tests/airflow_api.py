@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
+from uuid import UUID
 
 PASSWORD, TOKEN = "correct horse", "the token"
 
@@ -79,6 +80,66 @@ class AirflowStandIn:
                 return refused, {"detail": "refused by the test"}
             self.cleared.append(body)
         return 200, {"task_instances": [_plain(*one) for one in found], "total_entries": len(found)}
+
+
+class RecoveringStandIn(AirflowStandIn):
+    """Hold one run as recovery reads it: states that can be set, hands in the audit log."""
+
+    def __init__(self, dag_id: str, run_id: str) -> None:
+        super().__init__(dag_id, run_id, [], {"pay": ["report"], "report": []})
+        self.rows: dict[str, dict[str, Any]] = {}
+        self.paused = False
+        self.run_state = "running"
+        self.log: list[dict[str, Any]] = []
+
+    def put(self, task_id: str, ti_id: UUID, state: str, try_number: int = 1) -> None:
+        """Have a task instance."""
+        self.rows[task_id] = {
+            "id": str(ti_id),
+            "task_id": task_id,
+            "map_index": -1,
+            "state": state,
+            "try_number": try_number,
+            "start_date": "2026-11-30T08:00:00+00:00",
+            "end_date": None,
+        }
+
+    def answer(self, method: str, path: str, query: dict[str, list[str]], body: Any, token: str) -> tuple[int, Any]:
+        """Answer what recovery asks."""
+        if path == "/auth/token" or token != f"Bearer {TOKEN}":
+            return super().answer(method, path, query, body, token)
+        self.requests.append(f"{method} {path}")
+        path = path.removeprefix("/api/v2")
+        run = f"/dags/{self.dag_id}/dagRuns/{self.run_id}"
+        if method == "GET" and path == f"{run}/taskInstances":
+            wanted, states = query.get("task_id"), query.get("state", [])
+            found = [row for row in self.rows.values() if not wanted or row["task_id"] in wanted]
+            found = [row for row in found if not states or row["state"] in states]
+            return 200, {"task_instances": found, "total_entries": len(found)}
+        if method == "GET" and path == "/dags/~/dagRuns/~/taskInstances":
+            return 200, {"task_instances": [], "total_entries": 0}
+        if method == "GET" and path == "/dags/~/dagRuns":
+            return 200, {"dag_runs": [], "total_entries": 0}
+        if method == "PATCH" and path == f"{run}/taskInstances":
+            for action in body["actions"]:
+                for one in action["entities"]:
+                    self.rows[one["task_id"]]["state"] = one["new_state"]
+            return 200, {"update": {"success": [], "errors": []}}
+        if path == run and method in ("GET", "PATCH"):
+            self.run_state = self.run_state if body is None else body["state"]
+            return 200, {"dag_run_id": self.run_id, "state": self.run_state}
+        if method == "GET" and path == f"/dags/{self.dag_id}":
+            return 200, {"dag_id": self.dag_id, "is_paused": self.paused}
+        if method == "GET" and path == "/eventLogs":
+            found = [one for one in self.log if one["event"] in query["included_events"]]
+            return 200, {"event_logs": found, "total_entries": len(found)}
+        if method == "GET" and path == f"/dags/{self.dag_id}/tasks":
+            tasks = [{"task_id": one, "downstream_task_ids": below} for one, below in self.downstream.items()]
+            return 200, {"tasks": tasks, "total_entries": len(tasks)}
+        if method == "POST" and path == f"/dags/{self.dag_id}/clearTaskInstances":
+            self.cleared.append(body)
+            return 200, {"task_instances": [self.rows[one] for one in body["task_ids"]], "total_entries": 1}
+        return 404, {"detail": "not found"}
 
 
 def _plain(task_id: str, map_index: int, state: str) -> dict[str, Any]:

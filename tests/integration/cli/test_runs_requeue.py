@@ -19,68 +19,12 @@ from airflow_aiflow.durable.identity import ExecutionId
 from airflow_aiflow.local.postgres import PostgresServer
 from airflow_aiflow.storage.migrate import upgrade
 from airflow_aiflow.storage.postgres_recovery import PostgresRecovery
-from tests.airflow_api import PASSWORD, TOKEN, AirflowStandIn, serving
+from tests.airflow_api import PASSWORD, RecoveringStandIn, serving
 from tests.contract.ledger_world import PostgresWorld, an_attempt, take
 
 DAG = "billing"
 
 Requeue = Callable[..., tuple[int, Any]]
-
-
-class Airflow(AirflowStandIn):
-    """Hold one run as recovery reads it: states that can be set, hands in the audit log."""
-
-    def __init__(self, run_id: str) -> None:
-        super().__init__(DAG, run_id, [], {"pay": ["report"], "report": []})
-        self.rows: dict[str, dict[str, Any]] = {}
-        self.paused = False
-        self.run_state = "running"
-        self.log: list[dict[str, Any]] = []
-
-    def put(self, task_id: str, ti_id: UUID, state: str, try_number: int = 1) -> None:
-        """Have a task instance."""
-        self.rows[task_id] = {
-            "id": str(ti_id),
-            "task_id": task_id,
-            "map_index": -1,
-            "state": state,
-            "try_number": try_number,
-            "start_date": "2026-11-30T08:00:00+00:00",
-            "end_date": None,
-        }
-
-    def answer(self, method: str, path: str, query: dict[str, list[str]], body: Any, token: str) -> tuple[int, Any]:
-        """Answer what recovery asks."""
-        if path == "/auth/token" or token != f"Bearer {TOKEN}":
-            return super().answer(method, path, query, body, token)
-        self.requests.append(f"{method} {path}")
-        path = path.removeprefix("/api/v2")
-        run = f"/dags/{self.dag_id}/dagRuns/{self.run_id}"
-        if method == "GET" and path == f"{run}/taskInstances":
-            wanted, states = query.get("task_id"), query.get("state", [])
-            found = [row for row in self.rows.values() if not wanted or row["task_id"] in wanted]
-            found = [row for row in found if not states or row["state"] in states]
-            return 200, {"task_instances": found, "total_entries": len(found)}
-        if method == "PATCH" and path == f"{run}/taskInstances":
-            for action in body["actions"]:
-                for one in action["entities"]:
-                    self.rows[one["task_id"]]["state"] = one["new_state"]
-            return 200, {"update": {"success": [], "errors": []}}
-        if path == run and method in ("GET", "PATCH"):
-            self.run_state = self.run_state if body is None else body["state"]
-            return 200, {"dag_run_id": self.run_id, "state": self.run_state}
-        if method == "GET" and path == f"/dags/{self.dag_id}":
-            return 200, {"dag_id": self.dag_id, "is_paused": self.paused}
-        if method == "GET" and path == "/eventLogs":
-            found = [one for one in self.log if one["event"] in query["included_events"]]
-            return 200, {"event_logs": found, "total_entries": len(found)}
-        if method == "GET" and path == f"/dags/{self.dag_id}/tasks":
-            tasks = [{"task_id": one, "downstream_task_ids": below} for one, below in self.downstream.items()]
-            return 200, {"tasks": tasks, "total_entries": len(tasks)}
-        if method == "POST" and path == f"/dags/{self.dag_id}/clearTaskInstances":
-            self.cleared.append(body)
-            return 200, {"task_instances": [self.rows[one] for one in body["task_ids"]], "total_entries": 1}
-        return 404, {"detail": "not found"}
 
 
 @pytest.fixture(scope="module")
@@ -92,8 +36,8 @@ def world(postgres_server: PostgresServer) -> Iterator[PostgresWorld]:
 
 
 @pytest.fixture
-def airflow(world: PostgresWorld, monkeypatch: pytest.MonkeyPatch) -> Iterator[Airflow]:
-    stand_in = Airflow(f"manual__{uuid4()}")
+def airflow(world: PostgresWorld, monkeypatch: pytest.MonkeyPatch) -> Iterator[RecoveringStandIn]:
+    stand_in = RecoveringStandIn(DAG, f"manual__{uuid4()}")
     with serving(stand_in) as url:
         host, _, port = url.removeprefix("http://").partition(":")
         api = {"conn_type": "http", "host": host, "port": int(port), "login": "admin", "password": PASSWORD}
@@ -103,7 +47,7 @@ def airflow(world: PostgresWorld, monkeypatch: pytest.MonkeyPatch) -> Iterator[A
 
 
 @pytest.fixture
-def requeue(airflow: Airflow, capsys: pytest.CaptureFixture[str]) -> Requeue:
+def requeue(airflow: RecoveringStandIn, capsys: pytest.CaptureFixture[str]) -> Requeue:
     def requeue(*words: str) -> tuple[int, Any]:
         code = main(["runs", "requeue", f"{DAG}/{airflow.run_id}", *words, "--json"])
         return code, json.loads(capsys.readouterr().out)
@@ -118,7 +62,7 @@ def now_id() -> UUID:
 
 
 def at_work(
-    world: PostgresWorld, airflow: Airflow, task_id: str = "pay", state: str = "running"
+    world: PostgresWorld, airflow: RecoveringStandIn, task_id: str = "pay", state: str = "running"
 ) -> tuple[Attempt, Taken]:
     """Have an attempt that holds its lease, and whose task instance Airflow knows."""
     attempt = an_attempt(ExecutionId(DAG, airflow.run_id, task_id), ti_id=now_id())
@@ -127,7 +71,7 @@ def at_work(
 
 
 def test_a_run_that_the_scheduler_ended_meanwhile_goes_on(
-    world: PostgresWorld, airflow: Airflow, requeue: Requeue
+    world: PostgresWorld, airflow: RecoveringStandIn, requeue: Requeue
 ) -> None:
     """It saw the task failed before the clear, and wrote its word after: the clear had met a run at work."""
     at_work(world, airflow)
@@ -138,7 +82,9 @@ def test_a_run_that_the_scheduler_ended_meanwhile_goes_on(
     assert airflow.run_state == "queued"
 
 
-def test_a_dead_workers_task_is_requeued_once(world: PostgresWorld, airflow: Airflow, requeue: Requeue) -> None:
+def test_a_dead_workers_task_is_requeued_once(
+    world: PostgresWorld, airflow: RecoveringStandIn, requeue: Requeue
+) -> None:
     at_work(world, airflow)
     world.pass_time(3600)
     code, said = requeue("--preview")
@@ -162,7 +108,7 @@ def test_a_dead_workers_task_is_requeued_once(world: PostgresWorld, airflow: Air
 
 @pytest.mark.parametrize("force", [(), ("--force",)])
 def test_what_must_never_be_requeued_is_refused_with_the_reason(
-    world: PostgresWorld, airflow: Airflow, requeue: Requeue, force: tuple[str, ...]
+    world: PostgresWorld, airflow: RecoveringStandIn, requeue: Requeue, force: tuple[str, ...]
 ) -> None:
     _, done = at_work(world, airflow, "report", "success")
     world.ledger.finish(done.lease, ExecutionState.SUCCEEDED, result=None)
@@ -187,7 +133,9 @@ def test_what_must_never_be_requeued_is_refused_with_the_reason(
     assert not [one for one in airflow.requests if one.startswith("PATCH")]
 
 
-def test_a_paused_dag_waits_for_a_persons_force(world: PostgresWorld, airflow: Airflow, requeue: Requeue) -> None:
+def test_a_paused_dag_waits_for_a_persons_force(
+    world: PostgresWorld, airflow: RecoveringStandIn, requeue: Requeue
+) -> None:
     at_work(world, airflow)
     world.pass_time(3600)
     airflow.paused = True
@@ -199,7 +147,9 @@ def test_a_paused_dag_waits_for_a_persons_force(world: PostgresWorld, airflow: A
     assert len(airflow.cleared) == 1
 
 
-def test_quarantine_and_back_off_end_by_force(world: PostgresWorld, airflow: Airflow, requeue: Requeue) -> None:
+def test_quarantine_and_back_off_end_by_force(
+    world: PostgresWorld, airflow: RecoveringStandIn, requeue: Requeue
+) -> None:
     execution = ExecutionId(DAG, airflow.run_id, "pay")
     for number in (1, 2, 3):
         attempt = an_attempt(execution, number, ti_id=now_id())
@@ -215,7 +165,7 @@ def test_quarantine_and_back_off_end_by_force(world: PostgresWorld, airflow: Air
     assert len(airflow.cleared) == 1
 
 
-def test_only_what_is_named_is_touched(world: PostgresWorld, airflow: Airflow, requeue: Requeue) -> None:
+def test_only_what_is_named_is_touched(world: PostgresWorld, airflow: RecoveringStandIn, requeue: Requeue) -> None:
     at_work(world, airflow, "pay")
     at_work(world, airflow, "report")
     world.pass_time(3600)
@@ -228,7 +178,7 @@ def test_only_what_is_named_is_touched(world: PostgresWorld, airflow: Airflow, r
 
 
 def test_recoverys_own_pass_at_the_same_moment_wins_once(
-    world: PostgresWorld, airflow: Airflow, requeue: Requeue
+    world: PostgresWorld, airflow: RecoveringStandIn, requeue: Requeue
 ) -> None:
     attempt, _ = at_work(world, airflow)
     world.pass_time(3600)
@@ -241,7 +191,9 @@ def test_recoverys_own_pass_at_the_same_moment_wins_once(
     assert "recovery is at it already" in said["left"][0]["why"]
 
 
-def test_people_read_what_was_done(world: PostgresWorld, airflow: Airflow, capsys: pytest.CaptureFixture[str]) -> None:
+def test_people_read_what_was_done(
+    world: PostgresWorld, airflow: RecoveringStandIn, capsys: pytest.CaptureFixture[str]
+) -> None:
     at_work(world, airflow)
     world.pass_time(3600)
     assert main(["runs", "requeue", f"{DAG}/{airflow.run_id}"]) == 0
