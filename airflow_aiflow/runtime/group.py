@@ -1,9 +1,10 @@
 """
 Commit the results of a map in groups, by one writer.
 
-A result waits at most ``interval`` seconds, and no longer than anybody is at work beside it; at most ``most`` results
-are uncommitted at any moment, those of a commit under way included: that is what a crash can lose. Whoever brings one
-more waits until there is room. Nothing is told of a result before it is committed.
+A result waits at most ``interval`` seconds, and no longer than anybody is at work beside it; with 0, whoever brings it
+waits for its commit instead. At most ``most`` results are uncommitted at any moment, those of a commit under way
+included: that is what a crash can lose. Whoever brings one more waits until there is room. Nothing is told of a result
+before it is committed.
 
 From its outcome to its commit a result counts as in hand, so that an attempt which must end ends after it.
 """
@@ -53,6 +54,8 @@ class Uncommitted:
     prior: StepRecord | None = None
     #: Where another run's result comes from; ``None``: the item ran.
     reused: Reusable | None = None
+    #: Held until the outcome is known, where somebody waits for it.
+    committed: threading.Lock | None = None
 
 
 class GroupWriter:
@@ -83,7 +86,9 @@ class GroupWriter:
         self._interval = interval
         self._told = told
         self._load = load
-        self._condition = threading.Condition()
+        self._lock = threading.Lock()
+        #: The writer waits for results, workers for room.
+        self._wake, self._room = threading.Condition(self._lock), threading.Condition(self._lock)
         self._queue: list[Uncommitted] = []
         self._committing = 0
         self._at_work = 0
@@ -103,31 +108,38 @@ class GroupWriter:
 
         :param number: how many; each ends by ``add`` or ``left``.
         """
-        with self._condition:
+        with self._lock:
             self._at_work += number
 
     def left(self) -> None:
         """Note that an item ended without a result of its own."""
-        with self._condition:
+        with self._lock:
             self._at_work -= 1
             if not self._at_work and self._queue:
-                self._condition.notify_all()
+                self._wake.notify()
 
-    def add(self, result: Uncommitted) -> None:
+    def add(self, result: Uncommitted, *, waits: bool = True) -> None:
         """
-        Take an item's result; waits while there is no room.
+        Take an item's result; waits while there is no room, and for its commit where results do not wait for others.
 
         :param result: of an item that is at work.
+        :param waits: whether who brings it may be made to wait for the commit.
         """
-        with self._condition:
+        committed = None
+        with self._lock:
             while len(self._queue) + self._committing >= self._most:
-                self._condition.wait()
+                self._room.wait()
             if not self._queue:
                 self._begin()
             self._queue.append(result)
             self._at_work -= 1
+            if waits and not self._interval:
+                committed = result.committed = threading.Lock()
+                committed.acquire()
             if not self._at_work or len(self._queue) * 2 >= self._most:
-                self._condition.notify_all()
+                self._wake.notify()
+        if committed is not None:
+            committed.acquire()
 
     def _begin(self) -> None:
         self._first_at = time.monotonic()
@@ -136,7 +148,7 @@ class GroupWriter:
             self._thread = threading.Thread(target=self._work, name="aiflow-map-writer", daemon=True)
             self._thread.start()
         else:
-            self._condition.notify_all()
+            self._wake.notify()
 
     def close(self, *, wait: bool) -> None:
         """
@@ -144,9 +156,9 @@ class GroupWriter:
 
         :param wait: whether to wait for that.
         """
-        with self._condition:
+        with self._lock:
             self._ends = True
-            self._condition.notify_all()
+            self._wake.notify()
         if wait and self._thread is not None:
             self._thread.join()
 
@@ -157,25 +169,28 @@ class GroupWriter:
             except BaseException as error:  # whatever it is, nobody may take an unwritten result for a written one
                 for result in results:
                     result.error = result.error or error
-            with self._condition:
+            with self._lock:
                 self._committing, self._done_at = 0, time.monotonic()
                 if not self._queue:
                     self._session.gate.drop(self)
-                self._condition.notify_all()
+                self._room.notify_all()
             self._told(results)
+            for result in results:
+                if result.committed is not None:
+                    result.committed.release()
 
     def _next(self) -> list[Uncommitted] | None:
-        with self._condition:
+        with self._lock:
             while True:
                 if self._queue:
                     left = self._due_in()
                     if left <= 0:
                         break
-                    self._condition.wait(left)
+                    self._wake.wait(left)
                 elif self._ends:
                     return None
                 else:
-                    self._condition.wait()
+                    self._wake.wait()
             results, self._queue = self._queue, []
             self._committing = len(results)
             return results

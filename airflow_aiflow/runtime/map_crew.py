@@ -125,7 +125,7 @@ class Crew:
         """
         self._group.begun(1)
         failpoint("before_record", self._source.name)
-        self._group.add(Uncommitted(item, record, value, reused=item.reused))
+        self._group.add(Uncommitted(item, record, value, reused=item.reused), waits=False)
 
     def ended(self) -> list[Item]:
         """Give the items that have ended, without waiting."""

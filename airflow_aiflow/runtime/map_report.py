@@ -87,12 +87,13 @@ class MapReport:
             self._next = (ended // self._step + 1) * self._step
         took = max(now - self._began, 1e-6)
         rate = ended / took
+        speed = f"{rate:,.1f} items/s" if rate >= 1 else f"{60 * rate:,.1f} items/min"
         share = "" if not total else f" of {total:,} ({100 * ended // total} %)"
         left = ""
         if total and ended < total:
             left = f", {timedelta(seconds=round((total - ended) / rate))} left"
         failed = f", {self.failures:,} failed" if self.failures else ""
-        message = f"{ended:,}{share}, {rate:,.1f} items/s{left}{failed}"
+        message = f"{ended:,}{share}, {speed}{left}{failed}"
         self._log(f"aiflow: {self._name}: {message}", False)
         self._told(ended, total, f"{self._name}: {message}")
 
