@@ -74,7 +74,7 @@ TOTALS = (
     Total(
         "aiflow_replay_cost_dollars_total", "ready_cost", "US dollars that those model calls had cost", "sign", RESUMING
     ),
-    Total("aiflow_stalls_total", "incidents", "Stalls that recovery found, once each", "kind", KINDS),
+    Total("aiflow_stalls_total", "incidents", "Stalls that recovery acted on or told of, once each", "kind", KINDS),
     Total("aiflow_recoveries_total", "recoveries", "Requeues that Airflow has taken", "kind", KINDS),
 )
 
