@@ -36,7 +36,7 @@ ATTEMPTS = 100
 EVENTS = 200
 
 #: Executions of a task that make its history, those of them whose steps are drawn, and steps of each.
-HISTORY_EXECUTIONS, HISTORY_SAMPLED, HISTORY_STEPS = 50, 20, 500
+HISTORY_EXECUTIONS, HISTORY_SAMPLED, HISTORY_STEPS = 30, 20, 500
 
 #: Fewer are no history.
 HISTORY_LEAST = 5

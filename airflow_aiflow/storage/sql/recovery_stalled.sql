@@ -44,9 +44,12 @@ looks as (
         and a.ended_at <= clock.now - make_interval(secs => %(lost_after)s)
     union all
     select e.execution_id, e.fence, 'unheard', e.finished_at
-    from aiflow.execution e, clock
-    where %(identity)s::bytea is null and e.state = 'succeeded' and e.heard_at is null
-        and e.finished_at <= clock.now - make_interval(secs => %(unheard_after)s)
+    from clock, (                              -- `offset 0`: by execution_open, for all that was ever done has finished
+        select o.execution_id, o.fence, o.finished_at from aiflow.execution o
+        where o.state = 'succeeded' and o.heard_at is null
+        offset 0
+    ) e
+    where %(identity)s::bytea is null and e.finished_at <= clock.now - make_interval(secs => %(unheard_after)s)
 ),
 chosen as materialized (
     select c.execution_id, c.fence, c.basis, c.since,

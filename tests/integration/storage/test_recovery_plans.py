@@ -6,11 +6,13 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import psycopg
 import pytest
 
+from airflow_aiflow.durable.identity import ExecutionId
 from airflow_aiflow.local.postgres import PostgresServer
 from airflow_aiflow.storage import migrate
 from airflow_aiflow.storage.connections import Connections, Params
@@ -30,19 +32,28 @@ MOST = 10_000
 BIG = {"execution", "attempt", "step", "event", "effect", "intent", "requeue", "incident"}
 
 
+#: One task that ran very often.
+OFTEN = """
+insert into aiflow.execution (identity, dag_id, run_id, task_id, map_index, state, finished_at, heard_at)
+select sha256(('often ' || n)::bytea), 'often', 'run_' || n, 'task', -1, 'succeeded', now(), now()
+from generate_series(1, %(runs)s) n
+"""
+
+
 @pytest.fixture(scope="module")
 def busy(postgres_server: PostgresServer) -> Iterator[psycopg.Connection[Any]]:
     """Give the owner's connection to a ledger with a long past and a busy present."""
     owner = postgres_server.fresh_database("plans")
     migrate.upgrade(owner)
     with psycopg.connect(owner, autocommit=True) as connection:
+        connection.execute(OFTEN, {"runs": MOST + 1_000})
         fill(connection, json.dumps(OWNER.to_plain()), past=PAST, live=LIVE)
         yield connection
 
 
 def scans(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Give each part of a plan that reads a table."""
-    if "Relation Name" in node:
+    """Give each part of a plan that reads a table or an index."""
+    if "Relation Name" in node or "Index Name" in node:
         yield node
     for inner in node.get("Plans", ()):
         yield from scans(inner)
@@ -70,7 +81,7 @@ def asked(busy: psycopg.Connection[Any]) -> list[tuple[str, Params | None]]:
         found = recovery.stalled(SCAN)
         assert len(found) == STALLED
         recovery.at_work(boot_id=OWNER.boot_id, pid_namespace=OWNER.pid_namespace)
-        recovery.histories(found)
+        recovery.histories([*found, replace(found[0], execution=ExecutionId("often", "run", "task"))])
         recovery.pulse()
         recovery.execution(found[0].execution)
         recovery.knows_dag(["dag_0", "nothing"])
@@ -87,7 +98,7 @@ def asked(busy: psycopg.Connection[Any]) -> list[tuple[str, Params | None]]:
 
 def reads_all(node: dict[str, Any]) -> bool:
     """Say whether a part of a plan goes through a big table."""
-    return node["Relation Name"] in BIG and node["Node Type"] == "Seq Scan"
+    return node.get("Relation Name") in BIG and node["Node Type"] == "Seq Scan"
 
 
 def test_no_statement_reads_a_big_table(busy: psycopg.Connection[Any], asked: list[tuple[str, Params | None]]) -> None:
@@ -97,8 +108,8 @@ def test_no_statement_reads_a_big_table(busy: psycopg.Connection[Any], asked: li
         for node in scans(plans[0]["Plan"]):
             rows = node["Actual Rows"] + node.get("Rows Removed by Filter", 0)
             rows = (rows + node.get("Rows Removed by Index Recheck", 0)) * node["Actual Loops"]
-            assert rows <= MOST or node["Relation Name"] not in BIG, (text, node)
-            assert not reads_all(node) or rows == 0, (text, node)
+            assert rows <= MOST, (text, node)
+            assert not reads_all(node), (text, node)
 
 
 def test_nor_does_the_plan_that_a_server_keeps(
