@@ -9,7 +9,8 @@ import psycopg
 #: Rows of one statement: a transaction that is neither endless nor one of many.
 CHUNK = 500_000
 
-#: Done executions: so many DAGs of ten tasks each, a run after the other; each was heard of. Every tenth has steps.
+#: Done executions: so many DAGs of ten tasks each, a run after the other; each was heard of. Every tenth has steps
+#: and an effect.
 PAST = """
 with made as (
     insert into aiflow.execution (identity, dag_id, run_id, task_id, map_index, state, created_at, finished_at,
@@ -27,6 +28,19 @@ attempts as (
     select execution_id, 1, 1, gen_random_uuid(), 1, 3, 3, 0, created_at, 'first', %(owner)s::jsonb, created_at,
         created_at + make_interval(secs => 20 + execution_id %% 100), 'succeeded'
     from made
+),
+effects as (
+    insert into aiflow.effect (identity, namespace, name, key, state, intent_no, succeeded_no, execution_id)
+    select sha256(('done ' || execution_id)::bytea), 'dag:past', 'pay', execution_id::text, 'succeeded', 1, 1,
+        execution_id
+    from made where execution_id %% 10 = 0
+    returning effect_id, execution_id
+),
+intents as (
+    insert into aiflow.intent (intent_id, effect_id, no, repeat, execution_id, fence, generation, request, request_fp,
+        timeout_s, outcome, settled_at)
+    select gen_random_uuid(), effect_id, 1, 0, execution_id, 1, 1, '1', sha256('request'), 60, 'succeeded', now()
+    from effects
 )
 insert into aiflow.step (execution_id, generation, step_key, kind, name, unit, fingerprint, occurrence, fence, result,
     seal, ended_at, duration_ms)

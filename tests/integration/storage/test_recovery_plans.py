@@ -102,6 +102,7 @@ def reads_all(node: dict[str, Any]) -> bool:
 
 
 def test_no_statement_reads_a_big_table(busy: psycopg.Connection[Any], asked: list[tuple[str, Params | None]]) -> None:
+    """I22: also not what effects leave for ever."""
     for text, params in asked:
         with busy.transaction(force_rollback=True):
             [(plans,)] = busy.execute("explain (analyze, format json) " + text, params).fetchall()
