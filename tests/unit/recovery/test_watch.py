@@ -234,10 +234,14 @@ def test_a_trigger_ends_its_task_on_a_find(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_trigger_ends_its_task_when_the_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    ledger = LedgerDouble()
-    looks: list[int] = []
-    monkeypatch.setattr(ledger, "at_work", lambda **where: looks.append(1) or [])
-    assert len(events(monkeypatch, DoorsDouble(ledger, AirflowDouble()), poll_interval=0.01, lasts=0.2)) == 1
+    looks: list[dict[str, Any]] = []
+
+    class Counts(LedgerDouble):
+        def at_work(self, **where: Any) -> Any:
+            looks.append(where)
+            return []
+
+    assert len(events(monkeypatch, DoorsDouble(Counts(), AirflowDouble()), poll_interval=0.01, lasts=0.2)) == 1
     assert len(looks) > 3
 
 
