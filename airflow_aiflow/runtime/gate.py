@@ -136,7 +136,7 @@ class Gate:
             self._progress_at = self._clock.monotonic()
 
     def _show(self) -> None:
-        self.vitals.in_hand(max(self._in_hand.values(), default=None))
+        self.vitals.in_hand(max(self._in_hand.values(), default=None), self.step)
 
     def busy_beside(self, threads: Collection[int]) -> bool:
         """

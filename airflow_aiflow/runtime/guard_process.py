@@ -35,6 +35,7 @@ from airflow_aiflow.runtime.vitals import (
     NOTHING,
     PAGE_BYTES,
     STATE,
+    step_of,
 )
 
 #: Longest time between two looks, in seconds: a look costs some tens of microseconds.
@@ -222,7 +223,8 @@ class Guard:
         time.sleep(settle / 3 * (self._task.pid % 100 / 100))
         self._ledger.wait(settle)
         left = max(0.0, settle - (time.monotonic() - died_at))
-        self._ledger.ask("lapse", {"left": left}, lambda _found: None)
+        # The last heartbeat may be older than the step that killed it.
+        self._ledger.ask("lapse", {"left": left, "step": step_of(self._page.cast("B"))}, lambda _found: None)
         self._ledger.wait(REST_SECONDS)
 
 

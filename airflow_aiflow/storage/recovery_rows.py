@@ -50,6 +50,7 @@ def stall(row: Row) -> Stall:
         place=place(attempts[:here], step, None if row[25] is None else (row[25], step_name(row[26]))),
         recoveries=sum(one["clears"] for one in cleared),
         requeued_ago=min((float(one["ago"]) for one in cleared), default=None),
+        unheard=sum(one["clears"] for one in cleared if one["ending"] == "succeeded"),
         open_work=OpenWork(row[27], row[28]),
         basis=row[29],
         pause_reason=row[30],
@@ -91,7 +92,8 @@ def place(died: Attempts, step: str | None, recorded: tuple[int, str | None] | N
     """
     Say where an execution's last attempts died, for people.
 
-    The step in hand is known from heartbeats alone: one that kills its process within an interval was never named.
+    The step in hand is known from heartbeats, and from the guard of a process that died alone: where the guard died as
+    well, one that killed its process within an interval was never named.
 
     :param died: those attempts, the latest first.
     :param step: in hand at the last heartbeat of the latest.

@@ -136,6 +136,12 @@ class Guarded:
         row = self.lease_row()
         return row is not None and row[0]
 
+    def step_in_hand(self) -> str | None:
+        """Give the step that the lease names."""
+        with psycopg.connect(self.dsn) as connection:
+            row = connection.execute("select step_name from aiflow.lease").fetchone()
+        return None if row is None else row[0]
+
     def state(self) -> str:
         """Give the execution's state in the ledger."""
         with psycopg.connect(self.dsn) as connection:

@@ -156,6 +156,24 @@ def test_what_a_killed_task_leaves_is_ended_and_its_lease_lapses(guarded: Guarde
     assert "ended what it left" in guarded.log()
 
 
+def die_in_a_step(flow: Flow) -> None:
+    """Kill this process in a step that no heartbeat has named."""
+
+    def deadly() -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    flow.step("deadly", deadly)
+
+
+def test_a_step_that_kills_its_process_at_once_is_named(guarded: Guarded) -> None:
+    guarded.body, guarded.lease = die_in_a_step, LONG
+    guarded.plan = GuardPlan(guarded.dsn, settle=0.3)
+    with running(guarded.start()) as process:
+        process.wait()
+        until(lambda: not guarded.live())
+    assert guarded.step_in_hand() == "deadly"
+
+
 def test_with_the_supervisor_die_the_task_its_subprocesses_and_the_guard(guarded: Guarded) -> None:
     guarded.body, guarded.leads = leave_and_wait, True
     supervisor, task = guarded.start_supervised()

@@ -18,7 +18,9 @@ from airflow_aiflow.runtime.vitals import (
     NOTHING,
     PAGE_BYTES,
     STATE,
+    STEP_BYTES,
     Vitals,
+    step_of,
 )
 from airflow_aiflow.testing import ManualClock
 
@@ -35,6 +37,23 @@ def read(page: bytearray | mmap.mmap, place: int) -> float:
 def test_a_page_begins_at_work_with_nothing_in_hand(page: bytearray) -> None:
     Vitals(page)
     assert (read(page, STATE), read(page, IN_HAND_UNTIL), read(page, CALL_DUE)) == (AT_WORK, NOTHING, 0.0)
+
+
+def test_the_name_of_the_step_in_hand_is_left_behind(page: bytearray) -> None:
+    vitals = Vitals(page)
+    assert step_of(memoryview(page)) is None
+    for name in ("a page of contract/a", "ü" * 600, "short"):
+        vitals.in_hand(1.0, name)
+        assert step_of(memoryview(page)) == name[: STEP_BYTES // 2]
+    vitals.in_hand(None)
+    assert step_of(memoryview(page)) is None
+
+
+def test_a_gate_shows_the_step_that_it_let_in(page: bytearray) -> None:
+    gate = Gate(ManualClock(), Vitals(page))
+    with gate.hand("risky"):
+        assert step_of(memoryview(page)) == "risky"
+    assert step_of(memoryview(page)) is None
 
 
 def test_the_gate_shows_until_when_what_is_in_hand_may_take(page: bytearray) -> None:
