@@ -140,14 +140,19 @@ def _usual(evidence: Evidence) -> float | None:
 def _gone(evidence: Evidence, policy: RecoveryPolicy) -> Decision | None:
     if evidence.seen.ti_id is None:
         return Leave("Airflow knows this task instance no more", SLOW_LOOK, final=True)
-    if evidence.seen.state in OUT:
+    if evidence.seen.state in OUT and not _settled(evidence):
         return Leave(f"Airflow says {evidence.seen.state}: no attempt will come", SLOW_LOOK, final=True)
     return None
 
 
+def _settled(evidence: Evidence) -> bool:
+    """Say whether the ledger's success is Airflow's as well; a skip is one for the ledger."""
+    return evidence.stall.state is ExecutionState.SUCCEEDED and evidence.seen.state in ("success", "skipped")
+
+
 def _person(evidence: Evidence, policy: RecoveryPolicy) -> Decision | None:
-    stall, seen = evidence.stall, evidence.seen
-    if seen.person is None or (stall.state is ExecutionState.SUCCEEDED and seen.state == "success"):
+    seen = evidence.seen
+    if seen.person is None or _settled(evidence):
         return None
     return Leave(f"{seen.person}: a person's word stands", SLOW_LOOK, final=seen.state in ("failed", "success"))
 
@@ -158,8 +163,8 @@ def _finished(evidence: Evidence, policy: RecoveryPolicy) -> Decision | None:
         return None
     if stall.state is not ExecutionState.SUCCEEDED:
         return Leave("the task's own code failed: that is for its retries and for people", SLOW_LOOK)
-    if seen.state == "success":
-        return Settle("Airflow says success")
+    if _settled(evidence):
+        return Settle(f"Airflow says {seen.state}")
     if seen.state in COMING:
         return _coming(evidence, policy)
     if seen.state == "running" and _later(evidence):
@@ -169,6 +174,9 @@ def _finished(evidence: Evidence, policy: RecoveryPolicy) -> Decision | None:
     if seen.state in HELD and not evidence.verified_dead:
         # A plain task may work on for hours after its flow has ended; where it is dead, Airflow finds out by itself.
         return Leave("its process may still be at work, after its flow")
+    if stall.unheard > 0:
+        why = f"it succeeded again, and Airflow says {seen.state}: what comes after its flow fails, see its log"
+        return Leave(why, SLOW_LOOK, report=True, final=seen.state == "failed", kind=StallKind.UNHEARD)
     return _requeue(
         evidence, policy, StallKind.UNHEARD, f"it succeeded, and Airflow says {seen.state}: it replays what it gave"
     )

@@ -128,6 +128,7 @@ class Stall:
     :param place: where they died, for people.
     :param recoveries: requeues of this execution since a person's clear, or since it began.
     :param requeued_ago: seconds since the last of them.
+    :param unheard: how many of them were of a success that Airflow had not heard of.
     :param marked: whether a requeue of this very fence was begun and not carried out.
     :param marks: the version of this fence's mark; 0: there is none. What ``mark`` compares.
     :param first_seen: seconds since a pass found it first; ``None``: this one does.
@@ -153,6 +154,7 @@ class Stall:
     place: str = ""
     recoveries: int = 0
     requeued_ago: float | None = None
+    unheard: int = 0
     marked: bool = False
     marks: int = 0
     first_seen: float | None = None

@@ -15,7 +15,7 @@ from airflow_aiflow.durable.attempt import Owner
 from airflow_aiflow.durable.execution import ExecutionState, Lease
 from airflow_aiflow.durable.identity import ExecutionId, digest
 from airflow_aiflow.durable.recovery_port import Scan
-from airflow_aiflow.durable.stall import Decision, History, Incident, Leave, Pulse, Quarantine, Stall, StallKind
+from airflow_aiflow.durable.stall import Decision, History, Incident, Leave, Pulse, Quarantine, Settle, Stall, StallKind
 from airflow_aiflow.storage import recovery_rows
 from airflow_aiflow.storage.connections import Connections, Params
 from airflow_aiflow.storage.postgres_params import lease_params
@@ -147,6 +147,8 @@ class PostgresRecovery:
 
     def found(self, stall: Stall, decision: Decision) -> Incident:
         """Note what was found about one fence and what is decided, and when to look again."""
+        if isinstance(decision, Settle):
+            return self._settled(stall, decision)
         name, report = recovery_rows.decided(decision)
         slower, slowest = _slower(stall, decision)
         params: Params = {
@@ -165,6 +167,15 @@ class PostgresRecovery:
             "evidence": recovery_rows.evidence(stall),
         }
         return recovery_rows.incident(self._ask(statement("recovery_found"), params)[0])
+
+    def _settled(self, stall: Stall, decision: Settle) -> Incident:
+        """End an incident, where there is one; number 0: there is none."""
+        params = {"why": shown(decision.why), "check_in": REQUEUED_SECONDS}
+        rows = self._ask(statement("recovery_settled"), lease_params(Lease(stall.execution_pk, stall.fence)) | params)
+        if rows:
+            return recovery_rows.incident(rows[0])
+        kind, after = recovery_rows.likely_kind(stall), recovery_rows.detected_after(stall)
+        return Incident(0, stall.execution, stall.fence, kind, "settle", decision.why, after)
 
     def noted(self, execution: ExecutionId, kind: StallKind, decision: Decision, *, age: float) -> Incident | None:
         """Note what has no execution in the ledger; ``None``: it was noted before, and is to be left alone for now."""

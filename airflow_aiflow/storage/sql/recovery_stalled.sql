@@ -47,6 +47,7 @@ looks as (
     from clock, (                              -- `offset 0`: by execution_open, for all that was ever done has finished
         select o.execution_id, o.fence, o.finished_at from aiflow.execution o
         where o.state = 'succeeded' and o.heard_at is null
+            and o.task_id not like '%%/%%'     -- a person's undo is no task of Airflow's
         offset 0
     ) e
     where %(identity)s::bytea is null and e.finished_at <= clock.now - make_interval(secs => %(unheard_after)s)

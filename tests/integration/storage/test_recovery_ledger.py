@@ -163,6 +163,26 @@ def test_deaths_are_counted_since_the_last_outcome_and_since_the_last_step(task:
     assert stall.place == "after step 'page'"
 
 
+def test_requeues_of_successes_are_counted_for_themselves(task: Task) -> None:
+    task.die()
+    requeue(task)
+    taken = task.next()
+    task.world.ledger.finish(taken.lease, ExecutionState.SUCCEEDED, result=None)
+    assert (task.stall.recoveries, task.stall.unheard) == (1, 0)
+    requeue(task)
+    taken = task.next()
+    task.world.ledger.finish(taken.lease, ExecutionState.SUCCEEDED, result=None)
+    assert (task.stall.recoveries, task.stall.unheard) == (2, 1)
+
+
+def test_a_person_s_undo_is_no_success_that_airflow_would_hear_of(world: RecoveryWorld) -> None:
+    undo = Task(world, task_id="pay/undo")
+    taken = undo.next()
+    world.ledger.finish(taken.lease, ExecutionState.SUCCEEDED, result=None)
+    world.pass_time(1_000)
+    assert world.stalled() == {}
+
+
 def test_a_person_s_clear_begins_the_count_anew_and_ours_does_not(task: Task) -> None:
     world = task.world
     task.die()
@@ -381,9 +401,16 @@ def test_looks_that_nobody_was_to_hear_of_do_not_pile_up(task: Task) -> None:
         task.world.recovery.found(task.stall, Leave("wait"))
         task.next()
     task.die()
-    task.world.recovery.found(task.stall, Settle("heard"))
+    task.world.recovery.found(task.stall, Leave("wait"))
     rows = task.world.behind.execute("select fence, decision::text from aiflow.incident order by fence").fetchall()
-    assert rows == [(4, "settle")]
+    assert rows == [(4, "leave")]
+    # A success that was heard of is no incident, and ends one.
+    settled = task.world.recovery.found(task.stall, Settle("Airflow says success"))
+    assert (settled.number, settled.decision) == (0, "settle")
+    assert task.world.behind.execute("select count(*) from aiflow.incident").fetchall() == [(0,)]
+    made = task.world.recovery.found(task.stall, Requeue(StallKind.UNHEARD, "it succeeded", report=True))
+    settled = task.world.recovery.found(task.stall, Settle("Airflow says success"))
+    assert (settled.number, settled.decision, settled.kind) == (made.number, "settle", StallKind.UNHEARD)
 
 
 def test_what_never_ran_durable_is_noted_once(world: RecoveryWorld) -> None:

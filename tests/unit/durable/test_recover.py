@@ -154,6 +154,8 @@ LEFT = [
     ("done just now", evidence("running", dead=True, **SUCCEEDED | {"since": 10.0}), False, False),
     ("done, and its process goes on", evidence("running", dead=False, **SUCCEEDED), False, False),
     ("done, and nobody knows of its process", evidence("running", **SUCCEEDED), False, False),
+    ("done again, and what follows its flow fails", evidence("failed", unheard=1, **SUCCEEDED), True, True),
+    ("... with tries left", evidence("up_for_retry", unheard=1, seen=NEXT, **SUCCEEDED), False, True),
     ("paused, the next visit is starting", evidence("running", dead=True, **PAUSED), False, False),
     ("paused just now", evidence("failed", **PAUSED | {"since": 10.0}), False, False),
     ("paused, success by a person's word", evidence("success", **PAUSED), True, False),
@@ -183,9 +185,10 @@ def test_what_is_left_alone(what: str, found: Evidence, final: bool, report: boo
     assert decision.check_in > 0
 
 
+@pytest.mark.parametrize("state", ["success", "skipped"])
 @pytest.mark.parametrize("person", [None, "anna set it to success"])
-def test_a_success_that_airflow_has_heard_of_is_settled(person: str | None) -> None:
-    assert isinstance(decide(evidence("success", seen={"person": person}, **SUCCEEDED), POLICY), Settle)
+def test_a_success_that_airflow_has_heard_of_is_settled(state: str, person: str | None) -> None:
+    assert isinstance(decide(evidence(state, seen={"person": person}, **SUCCEEDED), POLICY), Settle)
 
 
 def test_paused_dags_are_requeued_where_that_is_allowed() -> None:
@@ -391,6 +394,7 @@ def any_evidence(draw: random.Random) -> Evidence:
         recovery=draw.choice(["auto", "rerun", "resume", "careful", "off"]),
         max_recoveries=draw.choice([None, 0, 9]),
         first_seen=draw.choice([None, 1.0, 100.0]),
+        unheard=draw.choice([0, 0, 1]),
         pause_reason=draw.choice([None, "sleeps"]),
     )
 
@@ -411,7 +415,9 @@ def breaks_a_promise(found: Evidence, decision: Decision) -> str | None:
         return "ends a later attempt"
     if isinstance(decision, Quarantine) and stall.state is not ExecutionState.RUNNING:
         return "fails for good what has an outcome"
-    if isinstance(decision, Settle) and (stall.state is not ExecutionState.SUCCEEDED or seen.state != "success"):
+    if isinstance(decision, Settle) and (
+        stall.state is not ExecutionState.SUCCEEDED or seen.state not in ("success", "skipped")
+    ):
         return "notes a success that nobody saw"
     return None
 
