@@ -230,7 +230,6 @@ def growth(dsn: str, rows: int = ROWS) -> dict[str, Any]:
         with psycopg.connect(dsn, autocommit=True) as connection:
             for at in range(0, rows, 200_000):
                 connection.execute(GROW, {"from": at, "to": min(at + 200_000, rows) - 1})
-            connection.execute("checkpoint")
         large = _step_cost(ledger, bare, numbers)
     finally:
         ledger.close()
