@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 if TYPE_CHECKING:
     from airflow.sdk.bases.decorator import Task
 
-    from airflow_aiflow.durable.attempt import OnClear
+    from airflow_aiflow.durable.attempt import OnClear, Recovery
     from airflow_aiflow.runtime.async_flow import AsyncFlow
     from airflow_aiflow.runtime.flow import Flow
 
@@ -44,6 +44,7 @@ def durable(
     on_clear: OnClear | None = None,
     step_timeout: timedelta | float | None = None,
     lease: timedelta | float | None = None,
+    recovery: Recovery = "auto",
     max_recoveries: int | None = None,
     budget: float | str | None = None,
     share_mapped: bool = True,
