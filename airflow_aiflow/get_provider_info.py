@@ -140,6 +140,7 @@ def _limits_and_policies() -> dict[str, Any]:
         "log_content": _option(
             "boolean", "False", "Whether requests and results are shown in the task log, with secrets masked."
         ),
+        "guard": _option("boolean", "True", "Whether a small process beside each task keeps its lease and cleans up."),
     }
 
 

@@ -46,3 +46,5 @@ class FlowSettings:
     api_conn_id: str = "aiflow_api"
     #: Whether requests and results are shown in the task log.
     log_content: bool = False
+    #: Whether each attempt has a guard: a small process beside it.
+    guard: bool = True

@@ -156,7 +156,7 @@ class AiflowHook(BaseHook):
             settings=self.settings,
             clock=SystemClock(),
             models=self.models,
-            guard=_guard_plan(ledger) if is_supervised() else None,
+            guard=_guard_plan(ledger) if self.settings.guard and is_supervised() else None,
             stats=AirflowStats(),
         )
 
