@@ -60,8 +60,12 @@ async def await_doors(ledger_conn_id: str | None = None, api_conn_id: str | None
     :param api_conn_id: connection of type ``http``; ``None``: as ``[aiflow] api_conn_id`` says.
     :raises AiflowConfigError: if a connection is not there, of another type or incomplete.
     """
+    import asyncio
+
     ledger, api = _conn_ids(ledger_conn_id, api_conn_id)
-    return _doors(await awaited_connection(ledger, *LEDGER), await awaited_connection(api, *API))
+    found = [await awaited_connection(ledger, *LEDGER), await awaited_connection(api, *API)]
+    # Imports and certificates take a while that other triggers must not wait for.
+    return await asyncio.to_thread(_doors, *found)
 
 
 def _conn_ids(ledger_conn_id: str | None, api_conn_id: str | None) -> tuple[str, str]:

@@ -67,7 +67,7 @@ class ZombieRunTrigger(BaseTrigger):
         try:
             doors = await await_doors(self.ledger_conn_id, self.api_conn_id)
             try:
-                await self._watch(self._open(doors))
+                await self._watch(await asyncio.to_thread(self._open, doors))
             finally:
                 await asyncio.to_thread(doors.close)
         except AiflowError as error:
