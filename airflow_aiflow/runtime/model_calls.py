@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from inspect import iscoroutinefunction
 from itertools import zip_longest
 from typing import Any
 
@@ -96,8 +97,8 @@ class ModelCalls:
         :param stream: whether the answer's pieces are handed on: as events, or to a function.
         :raises FlowOptionError: if an option is wrong.
         """
-        if not (isinstance(stream, bool) or callable(stream)):
-            raise FlowOptionError(f"stream must be True, False or a function that takes a piece, got {stream!r}")
+        if not (isinstance(stream, bool) or callable(stream)) or iscoroutinefunction(stream):
+            raise FlowOptionError(f"stream must be True, False or a plain function that takes a piece, got {stream!r}")
         return LlmRequest(
             prompt=prompt,
             llm_conn_id=llm_conn_id or self._session.services.settings.default_llm_conn_id,

@@ -74,9 +74,12 @@ def test_streaming_is_no_part_of_the_fingerprint() -> None:
     assert len(models.requests) == 1
 
 
-@pytest.mark.parametrize("stream", ["yes", 1, None])
+async def no_plain_function(_piece: str) -> None: ...
+
+
+@pytest.mark.parametrize("stream", ["yes", 1, None, no_plain_function])
 def test_what_is_no_way_to_stream(stream: Any) -> None:
-    with pytest.raises(FlowOptionError, match="stream must be True, False or a function"):
+    with pytest.raises(FlowOptionError, match="stream must be True, False or a plain function"):
         DurableTask().run(lambda flow: flow.llm("ask", "p", stream=stream))
 
 
