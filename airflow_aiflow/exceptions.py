@@ -128,6 +128,10 @@ class ItemsFailedError(FlowError):
     retryable = True
 
 
+class ItemFileError(FlowError):
+    """Say which line of a file of items can't be read, and why."""
+
+
 class ItemLostError(FlowError):
     """Say that an item of a map took its process with it more than once: it is not begun again."""
 

@@ -190,7 +190,7 @@ class Flow(OutsideCalls):
     def llm_map(
         self,
         name: str,
-        prompts: Iterable[str],
+        prompts: Iterable[str] | ArtifactRef,
         *,
         max_workers: int = 8,
         on_item_error: str | float = "fail",
@@ -202,7 +202,7 @@ class Flow(OutsideCalls):
         Ask a model for each prompt, several at a time, each answer recorded by itself.
 
         :param name: the step's name.
-        :param prompts: a list or generator.
+        :param prompts: a list, a generator, or a stored file of JSON lines.
         :param max_workers: calls in flight at once.
         :param on_item_error: see ``map``.
         :param max_item_attempts: see ``map``.
@@ -223,7 +223,7 @@ class Flow(OutsideCalls):
         self,
         name: str,
         fn: Callable[..., R],
-        items: Iterable[Any],
+        items: Iterable[Any] | ArtifactRef,
         *args: Any,
         item_key: Callable[[Any], str] | None = None,
         max_workers: int = 8,
@@ -242,7 +242,7 @@ class Flow(OutsideCalls):
 
         :param name: the map's name.
         :param fn: called with the item and ``args``; if it makes flow calls, those are recorded instead of the item.
-        :param items: a list or generator.
+        :param items: a list, a generator, or a stored file of JSON lines or CSV.
         :param args: further arguments, the same for all items.
         :param item_key: gives an item's own key; ``None``: its fingerprint and occurrence.
         :param max_workers: threads.
@@ -251,7 +251,8 @@ class Flow(OutsideCalls):
         :param batch_commit: most results that are uncommitted.
         :param flush_interval: seconds that a result waits for others at most.
         :param reuse: how old the result may be that another run of the DAG recorded in this task; ``None``: not asked.
-        :param results: ``list``, or ``none``: nothing is kept in memory, and how many items are done is given.
+        :param results: ``list``; ``shards``: files of JSON lines, of which a manifest's reference is given; ``none``:
+            how many items are done. Only a list is in memory.
         :return: the results in the order of the items.
         """
         from airflow_aiflow.runtime.map_flow import function_source, run_map

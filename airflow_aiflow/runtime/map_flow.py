@@ -5,19 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sized
 from typing import Any
 
+from airflow_aiflow.durable.artifact import ArtifactRef
 from airflow_aiflow.durable.item_print import item_printer
 from airflow_aiflow.durable.policy import Duration
 from airflow_aiflow.exceptions import FlowOptionError
 from airflow_aiflow.runtime.current import flow_call
+from airflow_aiflow.runtime.map_files import items_of
 from airflow_aiflow.runtime.map_report import MapReport
-from airflow_aiflow.runtime.map_results import ListedResults, MapResults, NoResults
+from airflow_aiflow.runtime.map_results import ListedResults, MapResults, NoResults, OrderedResults
 from airflow_aiflow.runtime.map_rules import MapRules
+from airflow_aiflow.runtime.map_shards import ShardWriter
 from airflow_aiflow.runtime.map_source import ItemSource
 from airflow_aiflow.runtime.maps import MapRun
 from airflow_aiflow.runtime.payloads import result_type
 from airflow_aiflow.runtime.reuse import read_age
 from airflow_aiflow.runtime.session import Session
 from airflow_aiflow.runtime.steps import call_author, refuse_unfit
+
+#: What ``results=`` may say.
+RESULTS = ("list", "shards", "none")
 
 
 def function_source(
@@ -56,25 +62,43 @@ def function_source(
     )
 
 
-def run_map(session: Session, source: ItemSource, items: Iterable[Any], rules: MapRules, results: str) -> Any:
+def run_map(
+    session: Session, source: ItemSource, items: Iterable[Any] | ArtifactRef, rules: MapRules, results: str
+) -> Any:
     """
     Run a map.
 
     :param session: the attempt at work.
     :param source: what is done with each item.
-    :param items: a list or a generator.
+    :param items: a list, a generator or a stored file.
     :param rules: the author's options.
-    :param results: ``list``: all in the order of the items; ``none``: how many items there were.
+    :param results: ``list``: all in the order of the items; ``shards``: the reference of a manifest of files that hold
+        them; ``none``: how many items are done.
     :raises FlowOptionError: if ``results`` is another word; nothing ran.
     """
-    if results not in ("list", "none"):
-        raise FlowOptionError(f"map(): results must be 'list' or 'none', got {results!r}")
+    if results not in RESULTS:
+        raise FlowOptionError(f"map(): results must be 'list', 'shards' or 'none', got {results!r}")
     with flow_call(session):
+        read = items_of(items)
+        report = _report(session, source.name, read)
+
+        def over(taken: MapResults) -> None:
+            MapRun(session, source, rules, taken, report).over(read)
+
+        if results == "shards":
+            return _in_shards(session, source.name, report, over)
         kept = ListedResults()
-        taken: MapResults = kept if results == "list" else NoResults()
-        report = _report(session, source.name, items)
-        MapRun(session, source, rules, taken, report).over(items)
+        over(kept if results == "list" else NoResults())
         return kept.values if results == "list" else report.count
+
+
+def _in_shards(session: Session, name: str, report: MapReport, over: Callable[[MapResults], None]) -> ArtifactRef:
+    writer = ShardWriter(session, name)
+    try:
+        over(OrderedResults(writer.write))
+        return writer.close(report.failures)
+    finally:
+        writer.drop()
 
 
 def _report(session: Session, name: str, items: Iterable[Any]) -> MapReport:

@@ -134,7 +134,7 @@ def test_spent_counts_over_attempts_and_replays_count_nothing() -> None:
         ({"on_item_error": "ignore"}, "on_item_error must be 'fail', 'skip' or the share"),
         ({"on_item_error": 1.5}, "on_item_error must be 'fail', 'skip' or the share"),
         ({"on_item_error": True}, "on_item_error must be 'fail', 'skip' or the share"),
-        ({"results": "parquet"}, "results must be 'list' or 'none', got 'parquet'"),
+        ({"results": "parquet"}, "results must be 'list', 'shards' or 'none', got 'parquet'"),
     ],
 )
 def test_wrong_options(options: dict[str, object], words: str) -> None:
