@@ -49,17 +49,24 @@ class Deadlines:
     :param interrupts: where signals may raise.
     :param on_overrun: called from the alarm thread when a call did not end in time and grace.
     :param vitals: shown the calls that have a deadline.
+    :param depth: counts the units in hand of the calling thread.
     """
 
     def __init__(
-        self, alarms: AlarmClock, interrupts: Interrupts, on_overrun: Callable[[str], None], vitals: Vitals
+        self,
+        alarms: AlarmClock,
+        interrupts: Interrupts,
+        on_overrun: Callable[[str], None],
+        vitals: Vitals,
+        depth: Callable[[], int],
     ) -> None:
         self._alarms = alarms
         self._interrupts = interrupts
         self._on_overrun = on_overrun
         self._vitals = vitals
-        #: The calls that are overrun, and the threads that they are in.
-        self._stuck: dict[object, int] = {}
+        self._depth = depth
+        #: The calls that are overrun: their threads, and how many units in hand of these they lie inside.
+        self._stuck: dict[object, tuple[int, int]] = {}
         #: Of the main thread's calls, the outermost first.
         self._tokens: list[_Token] = []
         self._cut: Callable[[], BaseException] | None = None
@@ -85,17 +92,17 @@ class Deadlines:
             return call()
 
     @property
-    def stuck(self) -> frozenset[int]:
-        """The threads whose calls are overrun and have not returned, by their identifiers."""
-        return frozenset(self._stuck.copy().values())
+    def stuck(self) -> dict[int, int]:
+        """By thread, how many of its units in hand the innermost call lies inside that is overrun and not back."""
+        return dict(sorted(self._stuck.copy().values()))
 
     @contextmanager
     def _watched(self, call: object, seconds: float, error: Callable[[], Exception]) -> Iterator[None]:
         """Tell of a call that has not returned a little after so many seconds."""
-        thread = threading.get_ident()
+        where = (threading.get_ident(), self._depth())
 
         def over() -> None:
-            self._stuck[call] = thread
+            self._stuck[call] = where
             self._vitals.returned(call)  # from here on this process ends it
             self._on_overrun(str(error()))
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import NoReturn
 
@@ -138,14 +139,21 @@ class Gate:
     def _show(self) -> None:
         self.vitals.in_hand(max(self._in_hand.values(), default=None), self.step)
 
-    def busy_beside(self, threads: Collection[int]) -> bool:
-        """
-        Say whether more is in hand than what these threads work on.
+    def depth(self) -> int:
+        """Count the units in hand of this thread: the last one lies inside the others."""
+        thread = threading.get_ident()
+        with self._lock:
+            return sum(1 for other in self._threads.values() if other == thread)
 
-        :param threads: by their identifiers.
+    def busy_beside(self, stuck: Mapping[int, int]) -> bool:
+        """
+        Say whether more is in hand than what waits for calls that do not return.
+
+        :param stuck: how many units of a thread, the outermost first, such a call lies inside; by thread.
         """
         with self._lock:
-            return any(self._threads.get(unit) not in threads for unit in self._in_hand)
+            held = Counter(self._threads.get(unit, -1) for unit in self._in_hand)
+        return any(count > stuck.get(thread, 0) for thread, count in held.items())
 
     def leased(self, until: float, renew: Callable[[], object]) -> None:
         """

@@ -71,7 +71,7 @@ class Watch:
         :param alarms: who rings.
         :param interrupts: where signals may raise.
         """
-        deadlines = Deadlines(alarms, interrupts, self._overrun.begin, self._vitals)
+        deadlines = Deadlines(alarms, interrupts, self._overrun.begin, self._vitals, self.gate.depth)
         deadlines.install()
         self._overrun.watch(deadlines)
         return deadlines

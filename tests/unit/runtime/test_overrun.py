@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 
 import pytest
 
-from airflow_aiflow.durable.execution import ExecutionState
+from airflow_aiflow.durable.execution import ExecutionState, Lease
+from airflow_aiflow.durable.record import Batch, StepRecord
 from airflow_aiflow.durable.settings import FlowSettings
 from airflow_aiflow.runtime import deadline
 from airflow_aiflow.runtime.attempt_run import run_attempt
 from airflow_aiflow.runtime.clock import SystemClock
 from airflow_aiflow.runtime.flow import Flow
+from airflow_aiflow.storage.memory import MemoryLedger
 from airflow_aiflow.testing import DurableTask
 
 CLOCK = SystemClock()
@@ -93,3 +96,38 @@ def test_a_call_that_returns_while_others_are_recorded_leaves_the_attempt_to_its
     assert given == [items]
     assert not task.host.ended.is_set()
     assert state_of(task) is ExecutionState.SUCCEEDED
+
+
+def paid_late(_flow: Flow) -> str:
+    """Swallow the deadline of the step around, and come back when that is overrun."""
+    warnings = AT_WORK[0].host.warnings
+    while not any("nothing new starts" in line for line in warnings):
+        with contextlib.suppress(BaseException):
+            CLOCK.wait(PATIENCE, until=lambda: any("nothing new starts" in line for line in warnings))
+    return "paid"
+
+
+def test_a_step_inside_the_overrun_one_is_brought_to_its_record(
+    task: DurableTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Never between a call and its record: the thread is the same, the unit is not."""
+    recorded: list[bool] = []
+    record = MemoryLedger.record
+
+    def slow_record(self: MemoryLedger, lease: Lease, generation: int, batch: Batch) -> list[StepRecord | None]:
+        if any(step.name == "inner" for step in batch.steps):
+            # Long enough for the process to be ended in the middle.
+            recorded.append(task.host.ended.wait(1.0))
+        return record(self, lease, generation, batch)
+
+    monkeypatch.setattr(MemoryLedger, "record", slow_record)
+
+    def body(flow: Flow) -> str:
+        def outer(inside: Flow) -> str:
+            return inside.step("inner", paid_late, inside)
+
+        return flow.step("outer", outer, flow, timeout=0.2)
+
+    assert run_attempt(task.attempt(), task.services, body) == "paid"
+    assert recorded == [False]
+    assert not task.host.ended.is_set()
