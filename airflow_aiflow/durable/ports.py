@@ -46,13 +46,14 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Hold sums over the steps of a generation; the cost is in US dollars, of those calls whose price is known."""
+    """Hold sums over the steps of a generation; the cost is in US dollars, of all calls but the unpriced ones."""
 
     steps: int
     calls: int
     tokens_in: int
     tokens_out: int
     cost: Decimal
+    unpriced: int = 0
 
 
 class Ledger(Protocol):

@@ -18,12 +18,14 @@ class Wasted:
     Sum up calls that were paid and gave nothing to record.
 
     :param cost: US dollars, of those whose price is known.
+    :param unpriced: those whose price is unknown.
     """
 
     calls: int = 0
     tokens_in: int = 0
     tokens_out: int = 0
     cost: Decimal = Decimal(0)
+    unpriced: int = 0
 
 
 class SpendingLedger(BudgetLedger, Protocol):

@@ -31,6 +31,18 @@ def money(amount: object) -> str:
     return f"${amount:.4f}".rstrip("0").rstrip(".") if amount else "$0"
 
 
+def cost_of(spent: Spent) -> str:
+    """
+    Write what model calls cost; what is unknown is said, never written as nothing.
+
+    :param spent: the calls.
+    """
+    if not spent.unpriced:
+        return money(spent.cost)
+    known = f"{money(spent.cost)} and " if spent.cost else ""
+    return f"{known}an unknown price of {counted(spent.unpriced, 'call')}"
+
+
 def counted(number: int, what: str) -> str:
     """
     Write a number of things.
@@ -93,7 +105,7 @@ class Journal:
         self._host.log(
             f"aiflow: resuming attempt {taken.number}, generation {taken.generation}: "
             f"{counted(self._expected, 'step')} recorded, "
-            f"saved so far {counted(recorded.calls, 'model call')}, {money(recorded.cost)}"
+            f"saved so far {counted(recorded.calls, 'model call')}, {cost_of(recorded)}"
         )
 
     def replay(self, record: StepRecord, *, theirs: bool = False, since: float | None = None) -> None:
@@ -223,8 +235,8 @@ class Journal:
         reused = f"{self.from_runs} reused from earlier runs, " if self.from_runs else ""
         self._host.log(
             f"aiflow: done: {self.replayed} replayed, {reused}{self.ran} ran, {counted(self.effects, 'effect')}; "
-            f"paid {money(self.paid.cost)} for {counted(self.paid.calls, 'model call')}, "
-            f"saved {money(self.saved.cost)} of {counted(self.saved.calls, 'model call')}"
+            f"paid {cost_of(self.paid)} for {counted(self.paid.calls, 'model call')}, "
+            f"saved {cost_of(self.saved)} of {counted(self.saved.calls, 'model call')}"
         )
 
     def _place(self) -> str:

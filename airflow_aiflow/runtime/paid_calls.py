@@ -88,7 +88,7 @@ class PaidCalls:
         if taken.lease.fence == 1:
             return Spent()
         found = self._session.services.ledger.spending.wasted(taken.lease, taken.generation)
-        return Spent(found.calls, found.tokens_in, found.tokens_out, found.cost)
+        return Spent(found.calls, found.tokens_in, found.tokens_out, found.cost, found.unpriced)
 
     def caller(self, name: str, request: LlmRequest, caller: ModelCaller) -> ModelCaller:
         """

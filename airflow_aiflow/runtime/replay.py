@@ -168,12 +168,17 @@ class Replay:
 
 @dataclass(slots=True)
 class Spent:
-    """Sum up model calls: how many, their tokens, and their cost in US dollars where prices are known."""
+    """
+    Sum up model calls: how many, their tokens, and their cost in US dollars.
+
+    :param unpriced: calls whose price is unknown; the cost is that of the others.
+    """
 
     calls: int = 0
     tokens_in: int = 0
     tokens_out: int = 0
     cost: Decimal = Decimal(0)
+    unpriced: int = 0
 
     def __add__(self, other: Spent) -> Spent:
         return Spent(
@@ -181,6 +186,7 @@ class Spent:
             self.tokens_in + other.tokens_in,
             self.tokens_out + other.tokens_out,
             self.cost + other.cost,
+            self.unpriced + other.unpriced,
         )
 
     def add(self, usage: Usage | None) -> None:
@@ -195,6 +201,7 @@ class Spent:
         self.tokens_in += usage.tokens_in
         self.tokens_out += usage.tokens_out
         self.cost += usage.cost or Decimal(0)
+        self.unpriced += usage.cost is None
 
 
 def spent_before(recorded: Recorded) -> Spent:
@@ -205,7 +212,7 @@ def spent_before(recorded: Recorded) -> Spent:
     """
     sums = recorded.totals
     if sums is not None:
-        return Spent(sums.calls, sums.tokens_in, sums.tokens_out, sums.cost)
+        return Spent(sums.calls, sums.tokens_in, sums.tokens_out, sums.cost, sums.unpriced)
     spent = Spent()
     for record in recorded.steps:
         spent.add(record.usage)

@@ -122,6 +122,7 @@ class MemorySpending:
             sum(usage.tokens_in for usage in found),
             sum(usage.tokens_out for usage in found),
             sum((usage.cost or Decimal(0) for usage in found), Decimal(0)),
+            sum(usage.cost is None for usage in found),
         )
 
     def waits(self, lease: Lease, number: int, *, served: bool) -> float:

@@ -25,6 +25,7 @@ def recorded(steps: list[StepRecord], most: int) -> tuple[list[StepRecord], Tota
         tokens_in=sum(usage.tokens_in for usage in usages),
         tokens_out=sum(usage.tokens_out for usage in usages),
         cost=sum((usage.cost or Decimal(0) for usage in usages), Decimal(0)),
+        unpriced=sum(usage.cost is None for usage in usages),
     )
     return held, sums
 

@@ -117,7 +117,9 @@ def totals(row: dict[str, Any]) -> Totals:
 
     :param row: a JSON object; the cost in it is text.
     """
-    return Totals(row["steps"], row["calls"], row["tokens_in"], row["tokens_out"], Decimal(row["cost"]))
+    return Totals(
+        row["steps"], row["calls"], row["tokens_in"], row["tokens_out"], Decimal(row["cost"]), row["unpriced"]
+    )
 
 
 def shared_step(row: Row) -> SharedStep:

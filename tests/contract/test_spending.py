@@ -159,7 +159,7 @@ def test_wasted_calls_are_summed_up_for_later_attempts(spending: SpendingLedger,
     spending.waste(mine.lease, mine.generation, uuid4(), "assess", replace(usage, cost=None))
     assert spending.wasted(mine.lease, mine.generation) == Wasted()
     later = Lease(mine.lease.execution_pk, mine.lease.fence + 1)
-    assert spending.wasted(later, mine.generation) == Wasted(2, 14, 6, Decimal("0.5"))
+    assert spending.wasted(later, mine.generation) == Wasted(2, 14, 6, Decimal("0.5"), unpriced=1)
     assert spending.wasted(later, mine.generation + 1) == Wasted()
 
 

@@ -9,7 +9,8 @@ select
     null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null,
     jsonb_build_object(
         'steps', count(*), 'calls', count(tokens_in), 'tokens_in', coalesce(sum(tokens_in), 0),
-        'tokens_out', coalesce(sum(tokens_out), 0), 'cost', coalesce(sum(cost), 0)::text
+        'tokens_out', coalesce(sum(tokens_out), 0), 'cost', coalesce(sum(cost), 0)::text,
+        'unpriced', count(tokens_in) - count(cost)
     )
 from aiflow.step
 where execution_id = %(execution_id)s and generation = %(generation)s

@@ -242,3 +242,13 @@ def test_paid_answers_that_fit_nothing_are_in_the_sum_of_later_attempts() -> Non
         task.run(lambda flow: flow.llm("ask", "p"))
     spent = task.run(lambda flow: (flow.llm("ask", "p"), flow.spent)[1])
     assert (spent.calls, spent.cost) == (2, Decimal("0.14"))
+
+
+def test_an_unknown_price_is_said_and_never_zero() -> None:
+    task = DurableTask(models=ScriptedModels())
+    spent = task.run(lambda flow: (asked(flow, 2), flow.spent)[1])
+    assert (spent.calls, spent.cost, spent.unpriced) == (2, Decimal(0), 2)
+    assert "paid an unknown price of 2 calls for 2 model calls" in task.host.lines[-1]
+    task.run(lambda flow: asked(flow, 2))
+    assert "saved so far 2 model calls, an unknown price of 2 calls" in "".join(task.host.lines)
+    assert "saved an unknown price of 2 calls of 2 model calls" in task.host.lines[-1]
