@@ -1,4 +1,4 @@
-"""A real PgBouncer in transaction mode before a real PostgreSQL, where the program is installed."""
+"""A real PgBouncer before a real PostgreSQL, where the program is installed."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ SERVER_CONNECTIONS = 2
 
 
 @contextmanager
-def pooled(dsn: str, folder: Path) -> Iterator[str]:
+def pooled(dsn: str, folder: Path, mode: str = "transaction") -> Iterator[str]:
     """
     Put a pooler before a database.
 
     :param dsn: the database's address.
     :param folder: where its files go.
+    :param mode: for how long a client has a connection to the server: ``transaction`` or ``session``.
     :return: the address through the pooler.
     """
     assert PGBOUNCER is not None
@@ -47,7 +48,7 @@ def pooled(dsn: str, folder: Path) -> Iterator[str]:
                 "unix_socket_dir =",
                 "auth_type = scram-sha-256",
                 f"auth_file = {users}",
-                "pool_mode = transaction",
+                f"pool_mode = {mode}",
                 f"default_pool_size = {SERVER_CONNECTIONS}",
                 "max_client_conn = 200",
             ]

@@ -283,6 +283,12 @@ CHECKS: tuple[Check, ...] = (
         lambda s: airflow_side.execution_api(s.execution_api()),
     ),
     Check(
+        "spool.folder",
+        "whether outcomes that can't reach the ledger could be kept on this machine, and read by nobody else",
+        "let the workers' user write there; `chmod 700`",
+        lambda s: settings.spool_folder(s.spool()),
+    ),
+    Check(
         "spool.left",
         "whether outcomes wait on this machine that could not reach the ledger",
         "start a durable task on this machine while the ledger answers; see [the spool](spool.md)",

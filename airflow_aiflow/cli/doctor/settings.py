@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -114,6 +115,24 @@ def own_payload_keys(keys: Sequence[bytes]) -> Finding:
     if not keys:
         return ok("payloads are stored in clear: payload_keys is not set")
     return ok(f"payloads are encrypted; {len(keys)} keys open what is stored")
+
+
+def spool_folder(folder: Path) -> Finding:
+    """
+    Look whether outcomes could be kept on this machine.
+
+    :param folder: the spool; made when first needed.
+    """
+    place = next((one for one in (folder, *folder.parents) if one.exists()), folder)
+    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+        return error(
+            f"{folder} can't be written to by this user ({place})",
+            "a paid answer that can't reach the ledger is lost with its process",
+            "run this as the user of the workers; let that user write there, or set AIRFLOW__AIFLOW__SPOOL_DIR",
+        )
+    if place == folder and folder.stat().st_mode & 0o077:
+        return warning(f"others may look into {folder}", "they read what waits there", f"chmod 700 {folder}")
+    return ok(f"{folder} can be written to" if place == folder else f"{folder} can be made when it is needed")
 
 
 def spool(folder: Path, now: datetime | None = None) -> Finding:

@@ -18,8 +18,8 @@ from airflow_aiflow.cli.api_address import find_api
 from airflow_aiflow.cli.doctor.artifacts import keeps
 from airflow_aiflow.cli.doctor.finding import Finding, Source, UnreadError
 from airflow_aiflow.cli.doctor.settings import number
+from airflow_aiflow.cli.ledger_address import ENV_FILE, connection_fields, find_ledger, stack_in_mind
 from airflow_aiflow.cli.ledger_address import VARIABLE as LEDGER
-from airflow_aiflow.cli.ledger_address import connection_fields, find_ledger, stack_in_mind
 from airflow_aiflow.exceptions import AiflowConfigError
 from airflow_aiflow.storage.schema import EXPECTED
 
@@ -149,15 +149,19 @@ class Sources:
             return LedgerProbe.connect(self.dsn.get())
 
     def _store(self) -> S3ArtifactStore:
+        from airflow_aiflow.local.env_file import read_env
         from airflow_aiflow.storage.artifacts_connection import PlainConnection, artifact_store
 
-        value = os.environ.get(ARTIFACTS)
+        where, value = ARTIFACTS, os.environ.get(ARTIFACTS)
+        if not value:
+            path = self._options.home / ENV_FILE
+            where, value = f"{ARTIFACTS} in {path}", read_env(path).get(ARTIFACTS)
         if not value:
             raise AiflowConfigError(
                 f"where is the artifact store? Set {ARTIFACTS} to a connection of type minio or aws, such as "
                 "minio://KEY:SECRET@HOST:9000/BUCKET, or start the embedded stack by `aiflow up`"
             )
-        fields = connection_fields(value, ARTIFACTS)
+        fields = connection_fields(value, where)
         extra = fields.pop("extra")
         return artifact_store(
             PlainConnection(conn_id="aiflow_artifacts", extra_dejson=extra, **fields), patience=STORE_PATIENCE

@@ -239,11 +239,14 @@ def test_a_ledger_that_does_not_answer_hides_nothing_else(doctor: Doctor, dsn: s
 
 
 @pytest.mark.skipif(PGBOUNCER is None, reason="needs the program pgbouncer")
-def test_a_pooler_by_transaction_is_told_from_a_direct_connection(doctor: Doctor, dsn: str, tmp_path: Path) -> None:
-    with pooled(dsn, tmp_path) as address:
-        code, found, _ = doctor("--only", "ledger", ledger=address)
+@pytest.mark.parametrize(("mode", "word"), [("transaction", "LISTEN is dead"), ("session", "LISTEN works")])
+def test_a_pooler_is_told_from_a_direct_connection(
+    doctor: Doctor, dsn: str, tmp_path: Path, mode: str, word: str
+) -> None:
+    with pooled(dsn, tmp_path, mode) as address:
+        code, found, _ = doctor("--only", "ledger.pooler", ledger=address)
     assert code == 0
-    assert "LISTEN is dead" in found["ledger.pooler"]["found"]
+    assert word in found["ledger.pooler"]["found"]
 
 
 def test_a_wrong_bucket_and_a_wrong_secret(
@@ -335,13 +338,25 @@ def test_airflows_times_against_ours(doctor: Doctor, monkeypatch: pytest.MonkeyP
 def test_what_lies_in_the_spool_is_told(doctor: Doctor, tmp_path: Path) -> None:
     assert doctor("--only", "spool")[1]["spool.left"]["level"] == "ok"
     folder = tmp_path / "spool"
-    folder.mkdir()
+    folder.mkdir(mode=0o700)
     (folder / "one.spool").write_bytes(b"sealed")
     old = (datetime.now(UTC) - timedelta(hours=5)).timestamp()
     os.utime(folder / "one.spool", (old, old))
     found = doctor("--only", "spool")[1]["spool.left"]
     assert found["level"] == "warning"
     assert "1 outcomes, the oldest 5.0 h old" in found["found"]
+
+
+def test_a_spool_that_can_not_hold_anything(doctor: Doctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert doctor("--only", "spool")[1]["spool.folder"]["level"] == "ok"
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("AIRFLOW__AIFLOW__SPOOL_DIR", str(tmp_path / "file" / "spool"))
+    code, found, _ = doctor("--only", "spool")
+    assert (code, found["spool.folder"]["level"]) == (1, "error")
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o755)
+    monkeypatch.setenv("AIRFLOW__AIFLOW__SPOOL_DIR", str(tmp_path / "open"))
+    assert doctor("--only", "spool")[1]["spool.folder"]["fix"] == f"chmod 700 {tmp_path / 'open'}"
 
 
 def test_people_read_a_table(capsys: pytest.CaptureFixture[str], tmp_path: Path, dsn: str) -> None:
