@@ -122,6 +122,7 @@ class Guard:
         return {
             "pid": self._pid,
             "start": seen.start if seen is not None else 0,
+            "parent": os.getppid(),
             "leads": os.getpgrp() == self._pid,
             "page": self._vitals.descriptor,
             "token": token,

@@ -94,6 +94,10 @@ class Guard:
             if state is None:
                 self._after_death()
                 return
+            if self._orphaned():
+                say("this task's supervisor is dead: its guard ends the task, which would go on beside the next try")
+                self._task.send(signal.SIGKILL)
+                continue
             if state in ("T", "t"):
                 # Stopped: it may not keep its lease, and the time that it is stopped for is no hanging.
                 self._hangs_since = None
@@ -104,6 +108,11 @@ class Guard:
             for descriptor, _ in poll.poll(self._pause() * 1000):
                 if descriptor == self._word and not os.read(descriptor, 64):
                     poll.unregister(descriptor)  # closed by what the author runs: the page and /proc still tell
+
+    def _orphaned(self) -> bool:
+        """Say whether its parent is another one than at the start, for what the kernel did not end with its parent."""
+        parent = self._task.parent()
+        return parent is not None and parent != self._plan["parent"]
 
     def _pause(self) -> float:
         """Give the seconds until the next look."""

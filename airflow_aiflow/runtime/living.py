@@ -13,6 +13,7 @@ class Seen(NamedTuple):
     """Tell what ``/proc`` says of a process."""
 
     state: str
+    parent: int
     group: int
     start: int
     name: str
@@ -35,7 +36,8 @@ def look(pid: int) -> Seen | None:
     fields = after.split()
     if fields[0] in ("Z", "X"):
         return None
-    return Seen(state=fields[0], group=int(fields[2]), start=int(fields[19]), name=before.partition("(")[2])
+    name = before.partition("(")[2]
+    return Seen(state=fields[0], parent=int(fields[1]), group=int(fields[2]), start=int(fields[19]), name=name)
 
 
 class Process:
@@ -58,6 +60,11 @@ class Process:
         """Give its state as one letter; ``None``: it is dead."""
         seen = look(self.pid)
         return seen.state if seen is not None and seen.start == self._start else None
+
+    def parent(self) -> int | None:
+        """Give its parent's pid; ``None``: it is dead."""
+        seen = look(self.pid)
+        return seen.parent if seen is not None and seen.start == self._start else None
 
     def send(self, number: int) -> None:
         """

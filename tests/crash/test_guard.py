@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import signal
@@ -21,6 +22,7 @@ from airflow_aiflow.runtime.guard import DUMP_SIGNAL, GuardPlan
 from airflow_aiflow.runtime.guard_process import Guard
 from airflow_aiflow.runtime.left_over import MARKER
 from airflow_aiflow.runtime.living import look
+from airflow_aiflow.runtime.process import PR_SET_PDEATHSIG
 from airflow_aiflow.runtime.vitals import PAGE_BYTES
 from airflow_aiflow.storage.migrate import upgrade
 from tests.crash import child
@@ -154,6 +156,30 @@ def test_what_a_killed_task_leaves_is_ended_and_its_lease_lapses(guarded: Guarde
         # A forked child without a new program shows no marker: only the group tells whose it is.
         assert is_gone(forked) is leads
     assert "ended what it left" in guarded.log()
+
+
+def outlive_its_parent(_flow: Flow) -> None:
+    """Take the wish to die with the parent back, as a change of user does by itself, and wait for ever."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0)
+    child.seen("outlives", str(os.getpid()))
+    signal.pause()
+
+
+def test_an_orphan_that_the_kernel_did_not_end_is_ended(guarded: Guarded) -> None:
+    guarded.body, guarded.lease = outlive_its_parent, LeaseRules(ttl=6.0, interval=2.0)
+    supervisor = os.fork()
+    if supervisor == 0:
+        guarded.start()
+        signal.pause()
+    try:
+        reached(guarded, "outlives")
+        pid = int(guarded.outside("outlives")[0])
+        assert not is_gone(pid)
+    finally:
+        os.kill(supervisor, signal.SIGKILL)
+        os.waitpid(supervisor, 0)
+    until(lambda: is_gone(pid))
+    assert "supervisor is dead" in guarded.log()
 
 
 def die_in_a_step(flow: Flow) -> None:
@@ -315,7 +341,7 @@ def test_what_else_is_in_hand_is_recorded_before_a_hanging_attempt_is_ended(guar
     guarded.body = lambda flow: flow.map("items", item, ["first", "paid"])
     with running(guarded.start()) as process:
         assert process.wait() == DONE, guarded.log()
-    assert guarded.outside("begun") == ["hangs", "first", "paid"]
+    assert sorted(guarded.outside("begun")) == ["first", "hangs", "paid"]
 
 
 def test_a_guard_costs_little_and_shows_no_secret(guarded: Guarded) -> None:

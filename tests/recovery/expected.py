@@ -191,8 +191,8 @@ CASES: tuple[Case, ...] = (
     ),
     Case(
         "hung",
-        "a hung HTTP call, stall_floor 15 s",
-        Must(kind="hung", detect=30.0, go_on=45.0),
+        "a hung HTTP call, stall_floor 25 s",
+        Must(kind="hung", detect=40.0, go_on=55.0),
         "never, unless execution_timeout",
         measurable=True,
     ),

@@ -16,7 +16,7 @@ from tests.recovery.world import AIRFLOW_DEFAULTS, World
 SHORT = {
     "aiflow.lease_ttl": "6",
     "aiflow.heartbeat_interval": "2",
-    "aiflow.stall_floor": "15",
+    "aiflow.stall_floor": "25",
     "scheduler.task_instance_heartbeat_timeout": "300",
     "scheduler.task_instance_heartbeat_timeout_detection_interval": "10",
     "scheduler.orphaned_tasks_check_interval": "300",
