@@ -4,6 +4,9 @@ Tell of incidents and doubts, each once.
 What was told is noted after a notifier took it: a process that is killed between the two tells it again, and one that
 is killed before loses nothing. A notifier that fails does not keep the others from hearing; where all of them fail, the
 next pass tries again.
+
+Not covered: two passes that tell at the same moment tell the same twice. A note beforehand would lose what is told by
+a process that dies before it could.
 """
 
 from __future__ import annotations
