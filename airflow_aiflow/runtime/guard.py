@@ -91,11 +91,11 @@ class Guard:
         """
         token = secrets.token_hex(16)
         try:
-            self._dumps = _can_dump()
+            plan = self._written(token, lease, rules, patience)
             self._ours, theirs = socket.socketpair()
             with theirs:
                 self._process = self._spawn(theirs)
-            self._ours.sendall(json.dumps(self._written(token, lease, rules, patience)).encode() + b"\n")
+            self._ours.sendall(json.dumps(plan).encode() + b"\n")
         except (OSError, ValueError) as trouble:
             self._host.log(f"aiflow: this attempt has no guard: {trouble}", warning=True)
             self.close()
@@ -119,9 +119,12 @@ class Guard:
 
     def _written(self, token: str, lease: Lease, rules: LeaseRules, patience: float) -> dict[str, object]:
         seen = look(self._pid)
+        if seen is None:
+            raise OSError("its own process can't be seen in /proc")
+        self._dumps = _can_dump()
         return {
             "pid": self._pid,
-            "start": seen.start if seen is not None else 0,
+            "start": seen.start,
             "parent": os.getppid(),
             "leads": os.getpgrp() == self._pid,
             "page": self._vitals.descriptor,

@@ -97,6 +97,7 @@ class Guard:
             if self._orphaned():
                 say("this task's supervisor is dead: its guard ends the task, which would go on beside the next try")
                 self._task.send(signal.SIGKILL)
+                self._task.becomes("", DUMP_SECONDS)
                 continue
             if state in ("T", "t"):
                 # Stopped: it may not keep its lease, and the time that it is stopped for is no hanging.
