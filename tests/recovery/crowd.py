@@ -49,11 +49,11 @@ def dead_owner() -> Owner:
 
 def crowd(world: World) -> Seen:
     """Play it."""
-    _pool(world, 0)
+    set_pool(world, 0)
     runs = [world.run("stalls_many", "none", count=EACH) for _ in range(RUNS)]
     for run in runs:
         run.task_id = "one"
-        wait_for(partial(_all_there, world, run), f"{EACH} task instances of {run}", PATIENCE)
+        wait_for(partial(_all_there, run), f"{EACH} task instances of {run}", PATIENCE)
     _lose(world, runs)
     began = time.time()
     wait_for(lambda: _marks(world, runs) or None, "the first mark", PATIENCE)
@@ -64,13 +64,13 @@ def crowd(world: World) -> Seen:
     took = time.time() - began
     wrong = [] if restarted < began + took else ["all were requeued before PostgreSQL was restarted"]
     wrong += _tries(world, runs)
-    wait_for(patiently(lambda: _pool(world, 128)), "the pool", PATIENCE)
+    wait_for(patiently(lambda: set_pool(world, 128)), "the pool", PATIENCE)
     for run in runs:
         run.succeeds(LONGEST)
     return _counted(world, runs, took, wrong)
 
 
-def _pool(world: World, slots: int) -> bool:
+def set_pool(world: World, slots: int) -> bool:
     """Give the pool of the crowd so many slots."""
     body = {"name": "crowd", "slots": slots}
     try:
@@ -80,9 +80,8 @@ def _pool(world: World, slots: int) -> bool:
     return True
 
 
-def _all_there(world: World, run: Run) -> bool | None:
-    states = [each["state"] for each in world.client.task_instances(run.dag_id, run.run_id) if each["task_id"] == "one"]
-    return states == ["scheduled"] * EACH or None
+def _all_there(run: Run) -> bool | None:
+    return run.scheduled() == EACH or None
 
 
 def _lose(world: World, runs: list[Run]) -> None:

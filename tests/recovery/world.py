@@ -131,6 +131,11 @@ class Run:
         """Give the task instance as it is."""
         return self.world.client.task_instance(self.dag_id, self.run_id, self.task_id)
 
+    def scheduled(self) -> int:
+        """Count the instances of the task that wait to be queued."""
+        found = self.world.client.task_instances(self.dag_id, self.run_id)
+        return sum(each["task_id"] == self.task_id and each["state"] == "scheduled" for each in found)
+
     def __str__(self) -> str:
         return f"{self.dag_id}/{self.run_id}"
 
@@ -286,14 +291,6 @@ class World:
         for process in tree:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
-
-    def idle_workers(self) -> list[psutil.Process]:
-        """Give the executor's workers that have no task."""
-        return [
-            worker
-            for worker in psutil.Process(self.component("scheduler")).children()
-            if not worker.children() and worker.status() != psutil.STATUS_ZOMBIE
-        ]
 
     @contextmanager
     def without_api_server(self) -> Iterator[None]:
