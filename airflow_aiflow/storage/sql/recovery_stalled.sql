@@ -44,10 +44,11 @@ looks as (
         and a.ended_at <= clock.now - make_interval(secs => %(lost_after)s)
     union all
     select e.execution_id, e.fence, 'unheard', e.finished_at
-    from clock, (                              -- `offset 0`: by execution_open, for all that was ever done has finished
+    from clock, (                              -- `offset 0`: by execution_open, for all that was ever done has finished;
+                                               -- and what has a slash in its task id takes effects back for a person
         select o.execution_id, o.fence, o.finished_at from aiflow.execution o
         where o.state = 'succeeded' and o.heard_at is null
-            and o.task_id not like '%%/%%'     -- a person's undo is no task of Airflow's
+            and position('/' in o.task_id) = 0
         offset 0
     ) e
     where %(identity)s::bytea is null and e.finished_at <= clock.now - make_interval(secs => %(unheard_after)s)
