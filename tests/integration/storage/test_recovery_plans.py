@@ -23,10 +23,10 @@ from bench.recovery import LIVE, OWNER, STALLED
 from tests.integration.storage.recovery_world import SCAN
 
 #: Done executions: enough that the planner would rather not read them all.
-PAST = 30_000
+PAST = 12_000
 
 #: Rows that any one part of a plan may read: what is at work, waits, or is looked back on.
-MOST = 10_000
+MOST = 5_000
 
 #: Tables that grow with what was ever done.
 BIG = {"execution", "attempt", "step", "event", "effect", "intent", "requeue", "incident"}
