@@ -298,7 +298,7 @@ CASES: tuple[Case, ...] = (
     Case(
         "idle_run",
         "a run that waits for ever: nothing of it is queued or running",
-        Must(requeues=0, effects=0, calls=0, attempts=0, state="running", kind="idle_run"),
+        Must(requeues=0, effects=0, calls=0, attempts=1, state="running", kind="idle_run"),
         "never",
     ),
     Case(

@@ -213,7 +213,11 @@ def act(folder: str, item: str) -> str:
 
 @dag(schedule=None, start_date=START, params=PARAMS, max_active_runs=4)
 def stalls_waiting():
-    """After a run that failed, the next one waits for ever: nothing of it is queued, running or scheduled."""
+    """After a run that failed, the next one stops half way: nothing of it is queued, running or scheduled."""
+
+    @task.durable(retries=0)
+    def first(flow: Flow, params=None):
+        note(params["folder"], f"first {flow.attempt}")
 
     @task.durable(retries=0, depends_on_past=True)
     def work(flow: Flow, params=None):
@@ -222,7 +226,7 @@ def stalls_waiting():
         if params["what"] == "fail":
             raise ValueError("the code's own error")
 
-    work()
+    first() >> work()
 
 
 stalls_async()
