@@ -50,7 +50,7 @@ def events(task: DurableTask, kind: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("fault", "limit"), [(Fault("silent"), 2.0), (Fault("drip", seconds=1.0), 3.0)], ids=["silent", "a byte a second"]
+    ("fault", "limit"), [(Fault("silent"), 1.0), (Fault("drip", seconds=1.0), 1.5)], ids=["silent", "a byte a second"]
 )
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 def test_c41_one_request_and_a_deadline_over_all_of_it(
