@@ -292,7 +292,7 @@ CASES: tuple[Case, ...] = (
     Case(
         "not_started",
         "queued, and lost on the way to a worker",
-        Must(requeues=(0, 1), effects=1, calls=0, attempts=1, kind="not_started", detect=40.0, go_on=60.0),
+        Must(requeues=(0, 1), effects=1, calls=0, attempts=1, kind="not_started", detect=100.0, go_on=120.0),
         "never with LocalExecutor",
     ),
     Case(

@@ -26,6 +26,8 @@ from tests.recovery.world import PATIENCE, RECOVERY, Run, World, gone, never_ans
 STAYS = 15.0
 #: Seconds for which the API server is away.
 AWAY = 60.0
+#: Seconds for what recovery looks at seldom: every minute, and every five.
+SELDOM = 420.0
 #: Without recovery, Airflow's own time-outs.
 ALONE = 420.0
 
@@ -418,7 +420,7 @@ def not_started(world: World) -> Seen:
     def told() -> bool | None:
         return any(kind == "not_started" for kind, _, _ in world.incidents(run)) or None
 
-    wait_for(told, "a find that names it", PATIENCE)
+    wait_for(told, "a find that names it", SELDOM)
     took = again(run, "attempt ", 1)
     run.succeeds()
     return _of_many(run, took)
@@ -433,7 +435,7 @@ def idle_run(world: World) -> Seen:
     def told() -> bool | None:
         return any(kind == "idle_run" for kind, _, _ in world.incidents(run)) or None
 
-    wait_for(told, "a find that names it", PATIENCE)
+    wait_for(told, "a find that names it", SELDOM)
     return measured(run)
 
 
