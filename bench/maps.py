@@ -10,12 +10,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import psycopg
 
 from airflow_aiflow.runtime.attempt_run import open_flow
 from airflow_aiflow.runtime.clock import SystemClock
+from airflow_aiflow.runtime.session import Services
 from airflow_aiflow.storage.postgres import PostgresLedger
 from airflow_aiflow.testing import DurableTask
 from bench.timing import TURN, median
@@ -53,6 +55,11 @@ from generate_series(%(from)s::bigint, %(to)s::bigint) n
 def trivial(item: int, text: str) -> str:
     """Do nothing worth timing."""
     return text
+
+
+def quiet(task: DurableTask) -> Services:
+    """Give a task's services without the stats of tests, which keep every figure."""
+    return replace(task.services, stats=None)
 
 
 def _bare(dsn: str) -> Callable[[], float]:
@@ -104,7 +111,7 @@ def rates(dsn: str) -> dict[str, Any]:
 
 def _rate(ledger: PostgresLedger, run_id: str, items: int, body: Callable[[Any], Any]) -> float:
     task = DurableTask(ledger=ledger, clock=SystemClock(), run_id=run_id)
-    with open_flow(task.attempt(), task.services) as flow:
+    with open_flow(task.attempt(), quiet(task)) as flow:
         began = time.perf_counter()
         body(flow)
         return items / (time.perf_counter() - began)
@@ -137,7 +144,7 @@ def killed_map(dsn: str) -> dict[str, Any]:
                 " WHERE x.run_id = 'killed'"
             ).fetchall()
         _wait_for_lease(ledger, task)
-        with open_flow(task.attempt(), task.services) as flow:
+        with open_flow(task.attempt(), quiet(task)) as flow:
             began = time.perf_counter()
             flow.map("killed", trivial, range(called), "x" * 100)
             seconds = time.perf_counter() - began
@@ -171,7 +178,8 @@ def killing(item: int, text: str) -> str:
 def _run_until_killed(dsn: str) -> None:
     ledger = PostgresLedger.connect(dsn)
     task = DurableTask(ledger=ledger, clock=SystemClock(), run_id="killed")
-    task.run(lambda f: f.map("killed", killing, range(ITEMS), "x" * 100))
+    with open_flow(task.attempt(), quiet(task)) as flow:
+        flow.map("killed", killing, range(ITEMS), "x" * 100)
 
 
 # --- memory -----------------------------------------------------------------------------------------------------------
@@ -206,7 +214,8 @@ def _memory(dsn: str, number: int) -> None:
     ledger = PostgresLedger.connect(dsn)
     task = DurableTask(ledger=ledger, clock=SystemClock(), run_id="memory")
     began = time.perf_counter()
-    task.run(lambda f: f.map("size", size, _items(number), results="none"))
+    with open_flow(task.attempt(), quiet(task)) as flow:
+        flow.map("size", size, _items(number), results="none")
     seconds = time.perf_counter() - began
     used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(json.dumps({"map_memory_mib": used, "map_memory_items": number, "map_memory_items_per_s": number / seconds}))
@@ -240,7 +249,7 @@ def _step_cost(ledger: PostgresLedger, bare: Callable[[], float], numbers: Itera
     """Give milliseconds of a step in bare commits."""
     task = DurableTask(ledger=ledger, clock=SystemClock(), run_id=f"growth {next(numbers)}")
     times: list[float] = []
-    with open_flow(task.attempt(), task.services) as flow:
+    with open_flow(task.attempt(), quiet(task)) as flow:
         for _ in range(TURN):
             flow.step("warm", trivial, next(numbers), "x" * 200)
         before = bare()

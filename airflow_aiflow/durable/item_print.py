@@ -115,13 +115,23 @@ def item_printer(
         return _AllParts(
             lambda item: print_step(name, fn, (item, *args), version=version, adapters=adapters, secrets=secrets)
         )
-    writer = CanonicalWriter(adapters, secrets)
-    place = places[0]
+    captured = sorted(captured_variables(fn).items())
+    return _printer_at(places[0], name, bound, captured, version, CanonicalWriter(adapters, secrets))
+
+
+def _printer_at(
+    place: int,
+    name: str,
+    bound: list[tuple[str, Any]],
+    captured: list[tuple[str, Any]],
+    version: str | int | None,
+    writer: CanonicalWriter,
+) -> Print:
+    """Write all but the argument at ``place``, in the form of ``print_step``."""
     forms = [
         b"" if index == place else part_form(writer, name, "is given", part, value)
         for index, (part, value) in enumerate(bound)
     ]
-    captured = sorted(captured_variables(fn).items())
     held = [part_form(writer, name, "captures", part, value) for part, value in captured]
     root, stated = bound[place][0], writer.form(version)
     named = [writer.form(part) + form for (part, _), form in zip(bound, forms, strict=True)]

@@ -51,8 +51,8 @@ class ShardWriter:
         secret = self._session.payloads.secret_in(value)
         if secret:
             raise FlowOptionError(
-                f"a result of '{self._name}' holds a secret that Airflow masks (at {secret}); it would lie in clear in a "
-                "file. Leave it out of the result, or take results='list'"
+                f"a result of '{self._name}' holds a secret that Airflow masks (at {secret}); it would lie in clear "
+                "in a file. Leave it out of the result, or take results='list'"
             )
         line = encode(value).data
         if self._stream is None:
