@@ -1,4 +1,4 @@
-"""Limits of model calls and what workers borrow of them, budgets and what is held of them, calls that gave no result."""
+"""Limits of model calls and what workers borrow of them, budgets and what is held of them, calls without a result."""
 
 from __future__ import annotations
 
