@@ -64,7 +64,7 @@ def crowd(world: World) -> Seen:
     took = time.time() - began
     wrong = [] if restarted < began + took else ["all were requeued before PostgreSQL was restarted"]
     wrong += _tries(world, runs)
-    wait_for(patiently(lambda: set_pool(world, 128)), "the pool", PATIENCE)
+    wait_for(patiently(lambda: set_pool(world, 8)), "the pool", PATIENCE)
     for run in runs:
         run.succeeds(LONGEST)
     return _counted(world, runs, took, wrong)

@@ -365,7 +365,7 @@ def two_recoveries(world: World) -> Seen:
 
 def _many(world: World, count: int) -> Run:
     """Have so many tasks at work in one run."""
-    set_pool(world, 128)
+    set_pool(world, 8)
     run = world.run("stalls_many", "hold", count=count)
     run.task_id = "one"
     run.line("step ", count)
@@ -415,7 +415,7 @@ def not_started(world: World) -> Seen:
         "update task_instance set state = 'queued', queued_dttm = now() where task_id = 'one' and run_id = %s",
         run.run_id,
     )
-    set_pool(world, 128)
+    set_pool(world, 8)
 
     def told() -> bool | None:
         return any(kind == "not_started" for kind, _, _ in world.incidents(run)) or None
