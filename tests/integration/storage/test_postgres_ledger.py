@@ -190,7 +190,8 @@ def test_a_take_over_counts_a_beat_that_was_on_its_way(ledger: PostgresLedger, d
     first = take(ledger, attempt)
     taken: list[Taken] = []
     with psycopg.connect(dsn) as beating:
-        params = {"execution_id": first.lease.execution_pk, "fence": 1, "ttl": 1_000, "idle": 0, "step_name": None}
+        hand = {"step_name": None, "step_timeout": None}
+        params = {"execution_id": first.lease.execution_pk, "fence": 1, "ttl": 1_000, "idle": 0, **hand}
         beating.execute(statement("beat"), params)
         taking = threading.Thread(target=lambda: taken.append(take(ledger, an_attempt(attempt.execution, 2))))
         taking.start()
