@@ -51,6 +51,7 @@ class Watch:
     :param policy: the deployment's.
     :param untold: says whether somebody is still to hear of something; ``None``: there is nobody to tell.
     :param clock: gives seconds that only grow.
+    :param at_once: whether the first look is also one for what is looked at now and then: where it is the only one.
     """
 
     ledger: RecoveryLedger
@@ -58,12 +59,14 @@ class Watch:
     policy: RecoveryPolicy
     untold: Callable[[], bool] | None = None
     clock: Callable[[], float] = time.monotonic
+    at_once: bool = False
     _known: Sequence[Owner] = field(default=(), init=False)
     _last: dict[str, float] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         # A new watch begins with waiting: so what can't be cured is tried once a minute and no oftener.
-        self._last = dict.fromkeys(("tell", "outside", "idle"), self.clock())
+        begun = float("-inf") if self.at_once else self.clock()
+        self._last = dict.fromkeys(("tell", "outside", "idle"), begun)
 
     def finds(self) -> str | None:
         """

@@ -103,7 +103,7 @@ class ZombieRunSensor(BaseSensorOperator):
 
         with closing(open_doors(self.ledger_conn_id, self.api_conn_id)) as doors:
             untold = partial(somebody_waits, doors.ledger, doors.doubts) if self.tells else None
-            found = Watch(doors.ledger, doors.api, recovery_policy(self.policy), untold).finds()
+            found = Watch(doors.ledger, doors.api, recovery_policy(self.policy), untold, at_once=True).finds()
         if found is not None:
             self.log.info("aiflow: %s", found)
         return found is not None

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseTrigger, TaskSuccessEvent, TriggerEvent
 
-from airflow_aiflow.exceptions import AiflowError
-
 if TYPE_CHECKING:
     from airflow_aiflow.hooks.recovering import Doors
     from airflow_aiflow.recovery.watch import Watch
@@ -70,7 +68,7 @@ class ZombieRunTrigger(BaseTrigger):
                 await self._watch(await asyncio.to_thread(self._open, doors))
             finally:
                 await asyncio.to_thread(doors.close)
-        except AiflowError as error:
+        except Exception as error:  # whatever it is, it must not come again and again without a pause
             self.log.error("aiflow: no stalled run can be found: %s", error)
             await asyncio.sleep(BEFORE_FAILING)
             raise

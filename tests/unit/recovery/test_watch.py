@@ -97,6 +97,12 @@ def test_what_could_not_be_told_is_tried_again_after_a_minute() -> None:
     assert watch.finds() == "somebody is to hear of something"
 
 
+def test_a_sensor_that_looks_once_looks_at_all() -> None:
+    airflow = queued(700)
+    watch = Watch(LedgerDouble().port(), airflow.api(), RecoveryPolicy(), at_once=True)
+    assert watch.finds() == "task first of billing, run run has been queued for 700 s"
+
+
 def test_a_process_that_dies_is_seen_without_a_question() -> None:
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
