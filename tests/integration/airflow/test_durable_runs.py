@@ -86,7 +86,7 @@ def test_the_ledger_tells_what_happened(airflow: Airflow) -> None:
                 return number
 
             work(above())
-            work.override(task_id="lonely")(1)
+            work.override(task_id="lonely", recovery="careful", max_recoveries=0)(1)
 
         the_dag()
         """
@@ -94,13 +94,14 @@ def test_the_ledger_tells_what_happened(airflow: Airflow) -> None:
     assert ran.run.state == "success", ran.states
     rows = airflow.rows(
         "select e.task_id, e.state, e.heard_at is not null, a.try_number, a.max_tries, a.retries, a.clear_number, "
-        "a.run_after is not null, a.upstream_digest is not null from aiflow.execution e "
+        "a.run_after is not null, a.upstream_digest is not null, a.recovery::text, a.max_recoveries "
+        "from aiflow.execution e "
         "join aiflow.attempt a using (execution_id) where run_id = %(run)s and dag_id = %(dag)s order by 1",
         ran,
     )
     assert rows == [
-        ("lonely", "succeeded", True, 1, 2, 2, 0, True, True),
-        ("work", "succeeded", True, 1, 2, 2, 0, True, True),
+        ("lonely", "succeeded", True, 1, 2, 2, 0, True, True, "careful", 0),
+        ("work", "succeeded", True, 1, 2, 2, 0, True, True, "auto", None),
     ]
     assert ran.seen == [(1, 1, False)] * 2
 

@@ -83,6 +83,13 @@ def test_every_counter_is_read_where_it_lives() -> None:
     assert (attempt.mapped, attempt.setup_or_teardown, attempt.on_clear) == (False, False, "resume")
 
 
+def test_the_author_s_word_on_recovery_goes_with_the_attempt() -> None:
+    plain = attempt_from_context(context(), on_clear="auto")
+    assert (plain.recovery, plain.max_recoveries) == ("auto", None)
+    careful = attempt_from_context(context(), on_clear="auto", recovery="careful", max_recoveries=0)
+    assert (careful.recovery, careful.max_recoveries) == ("careful", 0)
+
+
 @pytest.mark.parametrize(("map_index", "mapped"), [(None, False), (-1, False), (0, True), (7, True)])
 def test_a_mapped_task_is_told_by_its_index(map_index: int | None, mapped: bool) -> None:
     attempt = attempt_from_context(context(map_index=map_index), on_clear="auto")
