@@ -10,6 +10,7 @@ from __future__ import annotations
 from airflow_aiflow.testing.clock import ManualClock
 from airflow_aiflow.testing.host import TestingHost
 from airflow_aiflow.testing.models import ScriptedModels
+from airflow_aiflow.testing.stats import CollectedStats
 from airflow_aiflow.testing.task import DurableTask, flow
 
-__all__ = ["DurableTask", "ManualClock", "ScriptedModels", "TestingHost", "flow"]
+__all__ = ["CollectedStats", "DurableTask", "ManualClock", "ScriptedModels", "TestingHost", "flow"]
