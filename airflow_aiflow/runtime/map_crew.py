@@ -57,6 +57,8 @@ class Item:
     record: StepRecord | None = None
     #: Where its result comes from; ``None``: it ran.
     reused: Reusable | None = None
+    #: How long its function took; ``None``: it gave nothing to record.
+    seconds: float | None = None
     #: Whether no worker began with it.
     unbegun: bool = False
     #: Whether its place was given back.
@@ -157,17 +159,19 @@ class Crew:
     # --- in a worker's thread, or the writer's ------------------------------------------------------------------------
 
     def _work(self, items: Sequence[Item]) -> None:
-        began, ran = time.perf_counter(), 0
+        ran, seconds = 0, 0.0
         for item in items:
             if self._stopped:
                 item.unbegun = True
                 self._left(item)
             else:
-                ran += 1
+                ran, began = ran + 1, time.perf_counter()
                 self._context.copy().run(self._run_one, item)
+                # Of an item that is committed by others: the time of its function, and not of its waiting for them.
+                seconds += time.perf_counter() - began if item.seconds is None else item.seconds
         if ran:
-            each = (time.perf_counter() - began) / ran
-            self._grain = max(1, min(MOST_GRAIN, int(GRAIN_SECONDS / each), 2 * self._grain))
+            grain = int(GRAIN_SECONDS * ran / max(seconds, 1e-9))
+            self._grain = max(1, min(MOST_GRAIN, grain, 2 * self._grain))
         self._ended.put(())
 
     def _run_one(self, item: Item) -> None:
@@ -188,6 +192,7 @@ class Crew:
         self._ended.put((item,))
 
     def _keep(self, item: Item, session: Session, call: StepCall, slot: Slot, ran: Ran, duration_ms: float) -> Any:
+        item.seconds = duration_ms / 1000
         record = make_record(session, call, slot, ran, duration_ms)
         if record is None:
             return ran.value
