@@ -232,6 +232,7 @@ create table aiflow.wasted_call (              -- append only: paid, and no resu
 );
 
 create index wasted_call_execution on aiflow.wasted_call (execution_id, generation);
+create index wasted_call_at on aiflow.wasted_call using brin (at) with (autosummarize = on);  -- for dashboards
 
 -- How long a task has waited, over its reschedules, for a model that answers "not now".
 create table aiflow.model_wait (
