@@ -156,6 +156,19 @@ def test_what_is_about_something_else_is_no_persons_word(event: str, sent: dict[
     assert what.kind is StallKind.DEAD_WORKER
 
 
+def test_a_word_about_all_indexes_is_none_about_a_try_that_was_made_later() -> None:
+    before, after = stalled(1, map_index=1), stalled(2, map_index=2)
+    airflow = AirflowDouble()
+    airflow.holds(before, after, state="failed")
+    airflow.put(after.execution, "failed", id=str(ti_id(2, made=NOW - timedelta(minutes=1))))
+    airflow.person(
+        "patch_task_instance", at=NOW - timedelta(minutes=10), run_id="run", task_id="pay", new_state="failed"
+    )
+    seen = AirflowView(airflow.api())
+    found = seen.closely(seen.read([before.execution, after.execution]))
+    assert [found[one.execution].person is None for one in (before, after)] == [False, True]
+
+
 def test_a_log_that_can_t_be_read_is_no_persons_word() -> None:
     stall = stalled()
     airflow = AirflowDouble()
