@@ -142,6 +142,7 @@ class Journal:
         :param name: the map's name.
         :param items: what was recorded.
         """
+        self._meter.replayed_items(name, len(items), [_paid(kept) for kept in items if kept.tokens_in is not None])
         for kept in items:
             if self.replayed > MOST_REPLAY_LINES:
                 break

@@ -124,6 +124,28 @@ def test_a_long_attempt_tells_of_its_replays_before_its_end() -> None:
     assert task.stats.total("aiflow.steps.saved") == 1
 
 
+def mapped(flow: Flow) -> None:
+    flow.map("page", square, range(200))
+    flow.llm_map("title", ["one", "two"])
+    if flow.attempt == 1:
+        raise Broken
+
+
+def test_items_of_a_map_are_one_figure() -> None:
+    clock = ManualClock()
+    task = DurableTask(clock=clock, models=PricedModels())
+    with pytest.raises(Broken):
+        task.run(mapped)
+    assert durations(task, replayed=False).count("page") == 1
+    assert durations(task, replayed=False).count("title") == 2
+    task.stats.figures.clear()
+    task.run(mapped)
+    assert task.stats.total("aiflow.steps.saved") == 202
+    assert task.stats.total("aiflow.llm.calls_saved") == 2
+    assert task.stats.total("aiflow.llm.cost_saved") == 0.5
+    assert durations(task, replayed=False) == []
+
+
 def test_an_attempt_that_fails_tells_of_its_replays_too() -> None:
     task = DurableTask()
 
