@@ -72,6 +72,8 @@ class Taken:
     failed_over: bool = False
     #: Whether our own recovery made the clear that this attempt comes from.
     requeued: bool = False
+    #: The most tries as a person's clear left them: what an answer is valid for, whatever our own clears made of them.
+    round: int | None = None
     #: Why a cleared task starts anew or resumes, for people; added after the ledger has answered.
     why: str | None = None
 

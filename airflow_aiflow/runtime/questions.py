@@ -44,8 +44,9 @@ def binding(session: Session, kind: QuestionKind, *parts: bytes | str | int) -> 
     :param parts: what else it is about.
     :return: 32 bytes.
     """
-    who = session.attempt.execution
-    round_ = (session.taken.generation, session.attempt.counters.max_tries)
+    who, taken = session.attempt.execution, session.taken
+    tries = session.attempt.counters.max_tries if taken.round is None else taken.round
+    round_ = (taken.generation, tries)
     return digest("question", kind, who.dag_id, who.run_id, who.task_id, who.map_index, *round_, *parts)
 
 

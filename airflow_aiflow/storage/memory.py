@@ -132,9 +132,12 @@ class MemoryLedger:
             if row is None:
                 row = ExecutionRow(len(tables.executions) + 1, attempt.execution)
                 tables.executions[attempt.execution] = tables.by_pk[row.pk] = row
-                number, until, requeued = 1, None, False
+                number, until, requeued, round_ = 1, None, False, attempt.counters.max_tries
             else:
                 number, until, requeued = _succeed_attempt(tables, row, attempt)
+                before = tables.attempts[row.pk, row.fence]
+                kept = requeued or before.counters.max_tries == attempt.counters.max_tries
+                round_ = before.round if kept else attempt.counters.max_tries
                 row.fence += 1
                 row.generation += new_generation
                 row.state, row.finished_at, row.result, row.seal = ExecutionState.RUNNING, None, None, None
@@ -151,6 +154,9 @@ class MemoryLedger:
                 prior_lease_until=until,
                 recovery=attempt.recovery,
                 max_recoveries=attempt.max_recoveries,
+                requeued=requeued,
+                round=round_,
+                turn=next(tables.turns),
             )
             return Taken(
                 lease=Lease(row.pk, row.fence),
@@ -160,6 +166,7 @@ class MemoryLedger:
                 prior_lease_until=None if until is None else tables.moment(until),
                 siblings=memory_steps.any_shared(tables, row, attempt.counters.clear_number),
                 requeued=requeued,
+                round=round_,
             )
 
     def want(self, execution_pk: int, fence: int, newcomer: UUID) -> bool:

@@ -204,8 +204,8 @@ def _doubt(tables: Tables, row: EffectRow) -> InboxEntry:
 def _no_more(tables: Tables, row: QuestionRow) -> bool:
     """Say whether its task asks a question no more: it was cleared since, or asked again about another request."""
     cleared = any(
-        pk == row.execution_pk and fence > row.fence and attempt.sign in _CLEARS
-        for (pk, fence), attempt in tables.attempts.items()
+        pk == row.execution_pk and attempt.turn > row.asked_turn and attempt.sign in _CLEARS and not attempt.requeued
+        for (pk, _), attempt in tables.attempts.items()
     )
     if cleared or row.write.kind not in ("approval", "conflict"):
         return cleared

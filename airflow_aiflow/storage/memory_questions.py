@@ -24,7 +24,7 @@ def ask(tables: Tables, lease: Lease, write: QuestionWrite) -> Question:
     intent_id = write.intent_id
     check("a question's intent is there", intent_id is None or intent_id in tables.intents)
     now, turn = tables.clock.monotonic(), next(tables.turns)
-    row = QuestionRow(next(tables.numbers), stored, lease.execution_pk, now, lease.fence, turn)
+    row = QuestionRow(next(tables.numbers), stored, lease.execution_pk, now, turn, turn)
     tables.questions[row.number] = row
     return read(tables, row)
 

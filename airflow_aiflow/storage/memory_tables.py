@@ -64,6 +64,12 @@ class AttemptRow:
     recovery: Recovery = "auto"
     max_recoveries: int | None = None
     died_in: str | None = None
+    #: Whether our own recovery made the clear that it comes from.
+    requeued: bool = False
+    #: The most tries as a person's clear left them.
+    round: int = 0
+    #: Grows with every take-over and asking, as the database's clock does.
+    turn: int = 0
 
     def read_owner(self) -> Owner:
         """Take the owner out of its JSON."""
@@ -104,8 +110,8 @@ class QuestionRow:
     write: QuestionWrite
     execution_pk: int
     asked_at: float
-    #: Of the attempt that asked first.
-    fence: int
+    #: Of the first asking.
+    asked_turn: int
     #: Grows with every asking: the last one is what the task waits for.
     turn: int
     answer: str | None = None

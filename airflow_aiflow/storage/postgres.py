@@ -132,7 +132,7 @@ class PostgresLedger:
             rows = self._ask(statement("take_over"), params)
         if not rows:
             return None
-        execution_pk, fence, generation, number, until, siblings, failed_over, requeued = rows[0]
+        execution_pk, fence, generation, number, until, siblings, failed_over, requeued, round_ = rows[0]
         return Taken(
             Lease(execution_pk, fence),
             generation,
@@ -142,6 +142,7 @@ class PostgresLedger:
             siblings=siblings,
             failed_over=failed_over,
             requeued=requeued,
+            round=round_,
         )
 
     def want(self, execution_pk: int, fence: int, newcomer: UUID) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from airflow_aiflow.durable.execution import ExecutionState
-from tests.contract.ledger_world import TTL, World, an_attempt, an_execution, mark, take
+from tests.contract.ledger_world import TTL, World, a_question, an_attempt, an_execution, mark, take
 
 
 @pytest.mark.parametrize(
@@ -72,3 +72,40 @@ def test_a_heartbeat_carries_the_timeout_of_what_is_in_hand(world: World) -> Non
     world.ledger.beat(taken.lease, ttl=TTL, idle=0, step="train", step_timeout=60.0)
     take(world.ledger, an_attempt(attempt.execution, 2))
     assert world.look(taken.lease.execution_pk).step_timeout is None
+
+
+def test_an_answer_is_valid_over_our_own_clears_and_not_over_a_person_s(world: World) -> None:
+    """What it is bound to is the tries as a person left them."""
+    execution, rounds = an_execution(), []
+    taken = take(world.ledger, an_attempt(execution, 1, max_tries=2))
+    rounds.append(taken.round)
+    steps = [  # (max tries, clear number, ours)
+        (2, 0, False),  # an automatic retry
+        (5, 1, True),
+        (5, 1, False),  # a retry after our clear
+        (7, 2, True),
+        (7, 3, False),  # another task was cleared
+        (9, 4, False),  # a person's clear
+        (9, 4, False),
+        (11, 5, True),
+    ]
+    for number, (max_tries, clear_number, ours) in enumerate(steps, 2):
+        if ours:
+            mark(world, taken.lease, clear_number - 1, clear_number)
+        taken = take(world.ledger, an_attempt(execution, number, max_tries=max_tries, clear_number=clear_number))
+        assert taken.requeued is ours
+        rounds.append(taken.round)
+    assert rounds == [2, 2, 2, 2, 2, 2, 9, 9, 9]
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_what_is_asked_is_asked_on_after_our_own_clear_and_no_more_after_a_person_s(world: World, ours: bool) -> None:
+    attempt = an_attempt(an_execution())
+    taken = take(world.ledger, attempt)
+    question = world.ledger.ask(taken.lease, a_question(kind="ask", name="review"))
+    mark(world, taken.lease, 0, 1)
+    clear_number = 1 if ours else 2
+    taken = take(world.ledger, an_attempt(attempt.execution, 2, max_tries=4, clear_number=clear_number))
+    waits = [one.question.number for one in world.inbox.waiting(limit=10_000) if one.question is not None]
+    assert (question.number in waits) is ours
+    assert world.inbox.answer(question.number, "Approve", by="ANNA", note="").counts is ours

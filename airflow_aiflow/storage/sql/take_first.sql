@@ -38,5 +38,6 @@ select
         )
     ) as siblings,
     false as failed_over,
-    false as requeued
+    false as requeued,
+    %(max_tries)s::integer as round
 from up

@@ -14,7 +14,7 @@ held as materialized (                         -- locked, so that a beat on its 
 ),
 was as materialized (
     select
-        p.execution_id, p.fence, p.generation, a.number,
+        p.execution_id, p.fence, p.generation, a.number, a.max_tries,
         coalesce(h.expires_at, a.ended_at) as lease_until, h.step_name,
         a.ti_id = %(ti_id)s and a.try_number = %(try_number)s as same
     from prior p
@@ -96,5 +96,29 @@ select
             and (a.system_identifier <> s.system_identifier or a.timeline <> s.timeline)
             and (a.ended_at is null or a.ending in ('lapsed', 'superseded'))
     ) as failed_over,
-    exists (select from mark m where m.state = 'consumed') as requeued
+    ours.requeued,
+    -- What answers are valid for: the tries as a person left them. Our own clears change them, and ask nothing anew.
+    case
+        when not ours.requeued and (
+            ours.max_tries <> %(max_tries)s
+            or not exists (select from aiflow.requeue r where r.execution_id = up.execution_id and r.state = 'consumed')
+        ) then %(max_tries)s
+        else coalesce(
+            (
+                select a.max_tries from aiflow.attempt a
+                join aiflow.attempt before on before.execution_id = a.execution_id and before.fence = a.fence - 1
+                where a.execution_id = up.execution_id and a.fence <= up.former and a.max_tries <> before.max_tries
+                    and not exists (
+                        select from aiflow.requeue r
+                        where r.execution_id = a.execution_id and r.fence = before.fence and r.state = 'consumed'
+                    )
+                order by a.fence desc
+                limit 1
+            ),
+            (select a.max_tries from aiflow.attempt a where a.execution_id = up.execution_id order by a.fence limit 1)
+        )
+    end as round
 from up
+cross join lateral (
+    select exists (select from mark m where m.state = 'consumed') as requeued, w.max_tries from was w
+) ours

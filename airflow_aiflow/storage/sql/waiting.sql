@@ -38,6 +38,10 @@ asked as (
                 select from aiflow.attempt a
                 where a.execution_id = mine.execution_id and a.sign in ('cleared', 'made_again')
                     and a.started_at > mine.asked_at
+                    and not exists (                   -- our own recovery's clear changes nothing about what is asked
+                        select from aiflow.requeue r
+                        where r.execution_id = a.execution_id and r.fence = a.fence - 1 and r.state = 'consumed'
+                    )
             ) or mine.kind in ('approval', 'conflict') and exists (
                 select from aiflow.question later
                 where later.execution_id = mine.execution_id and later.answer is null

@@ -9,7 +9,8 @@ import pytest
 from airflow_aiflow.durable.inbox import Answer
 from airflow_aiflow.exceptions import AttemptAsks, FlowOptionError, QuestionTimeoutError
 from airflow_aiflow.runtime.flow import Flow
-from airflow_aiflow.testing import DurableTask
+from airflow_aiflow.storage.memory import MemoryLedger
+from airflow_aiflow.testing import DurableTask, ManualClock
 
 
 def publish(f: Flow) -> Answer:
@@ -194,3 +195,25 @@ def test_answering_what_was_not_asked_is_refused() -> None:
     asked(task, publish)
     with pytest.raises(LookupError, match="there are"):
         task.answer("Maybe")
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_our_own_recovery_asks_nobody_again(answered: bool) -> None:
+    """An answer that Airflow lost on its way is found by the attempt that recovery brings."""
+    ledger = MemoryLedger(ManualClock())
+    task = DurableTask(ledger=ledger, clock=ledger._tables.clock)
+    asked(task, publish)
+    if answered:
+        task.answer("Approve", by="ann", note="")
+    standing = ledger.standing(task.execution)
+    assert standing is not None
+    ledger._tables.requeues[standing.execution_pk, standing.fence] = (0, 1)
+    task.cleared()
+    if not answered:
+        asked(task, publish)
+        assert len(task.inbox.waiting()) == 1
+        task.answer("Approve", by="ann", note="")
+    assert task.run(publish).by == "ann"
+    # A person's clear asks anew.
+    task.cleared()
+    asked(task, publish)
