@@ -155,6 +155,8 @@ def stalls(dag_id: str, **options) -> None:
 stalls("stalls_0", retries=0)
 stalls("stalls_2", retries=2, retry_delay=LATE)
 stalls("stalls_race", retries=2, retry_delay=SOON)
+# May be silent for long, by its own word.
+stalls("stalls_patient", retries=0, step_timeout=600)
 stalls("stalls_ahead", retries=0, pre_execute=set_ahead)
 stalls("stalls_behind", retries=0, pre_execute=set_behind)
 # Without its pause between two recoveries, so that it dies as often as it may within seconds.
