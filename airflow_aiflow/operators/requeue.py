@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -66,6 +66,19 @@ class RequeueRunsOperator(BaseOperator):
             self._tell(doors, context)
 
     def _act(self, doors: Doors) -> None:
+        """Tell of each deed when it is done: a trouble on the way does not take back what was."""
+        from airflow_aiflow.durable.stall import Requeue
+        from airflow_aiflow.hooks.recovery_stats import RecoveryStats
+
+        stats = RecoveryStats()
+        for deed in self._deeds(doors):
+            word = type(deed.done).__name__.lower()
+            self.log.warning("aiflow: %s: %s: %s", word, deed.incident.execution, deed.done.why)
+            stats.stalled(deed.incident.kind, word, deed.incident.detected_after)
+            if isinstance(deed.done, Requeue):
+                stats.recovered(deed.incident.kind)
+
+    def _deeds(self, doors: Doors) -> Iterator[Deed]:
         from airflow_aiflow.config import recovery_policy
         from airflow_aiflow.recovery.deeds import Deeds
         from airflow_aiflow.recovery.one_pass import look, note
@@ -73,16 +86,11 @@ class RequeueRunsOperator(BaseOperator):
 
         policy = recovery_policy(self.policy)
         found = look(doors.ledger, doors.api, policy)
+        self.log.info("aiflow: %d stalled, %d left alone", len(found.decided), len(found.notes))
         note(doors.ledger, found.notes)
-        deeds = Deeds(doors.ledger, doors.api, dead=found.dead).carry_out(found.deeds)
+        yield from Deeds(doors.ledger, doors.api, dead=found.dead).each(found.deeds)
         outside = Outside(doors.ledger, doors.api, policy)
-        deeds += outside.start(outside.not_started())
-        for deed in deeds:
-            self.log.warning("aiflow: %s: %s: %s", _name(deed), deed.incident.execution, deed.done.why)
-        self.log.info(
-            "aiflow: %d stalled, %d left alone, %d acted on", len(found.decided), len(found.notes), len(deeds)
-        )
-        _count(deeds, doors.doubts.number())
+        yield from outside.start(outside.not_started())
 
     def _tell(self, doors: Doors, context: Context) -> None:
         if not self.notify:
@@ -100,22 +108,3 @@ class RequeueRunsOperator(BaseOperator):
             self.log.warning("aiflow: the next pass tells what is to be told: %s", error)
             return
         self.log.info("aiflow: %d alerts", told)
-
-
-def _name(deed: Deed) -> str:
-    return type(deed.done).__name__.lower()
-
-
-def _count(deeds: Sequence[Deed], in_doubt: int) -> None:
-    """Send the figures; what Airflow refused counts once it is done."""
-    from airflow_aiflow.durable.stall import Leave, Requeue
-    from airflow_aiflow.hooks.recovery_stats import RecoveryStats
-
-    stats = RecoveryStats()
-    for deed in deeds:
-        if isinstance(deed.done, Leave):
-            continue
-        stats.stalled(deed.incident.kind, _name(deed), deed.incident.detected_after)
-        if isinstance(deed.done, Requeue):
-            stats.recovered(deed.incident.kind)
-    stats.in_doubt(in_doubt)

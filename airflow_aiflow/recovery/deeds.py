@@ -17,7 +17,7 @@ with the clear.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from airflow_aiflow.durable.failpoint import failpoint
@@ -25,7 +25,7 @@ from airflow_aiflow.durable.identity import ExecutionId
 from airflow_aiflow.durable.recover import ENDED_RUN
 from airflow_aiflow.durable.recovery_port import RecoveryLedger
 from airflow_aiflow.durable.stall import Decision, Evidence, Incident, Leave, Quarantine, Requeue, Seen, Stall
-from airflow_aiflow.exceptions import AirflowRefusedError
+from airflow_aiflow.exceptions import AirflowRefusedError, AirflowUnavailableError
 from airflow_aiflow.hooks.airflow_api import AirflowApi
 from airflow_aiflow.recovery.airflow_view import AirflowView, name
 from airflow_aiflow.recovery.one_pass import ENDED, Fence
@@ -85,18 +85,27 @@ class Deeds:
         :return: what was done; what had changed meanwhile is not in it, and is for the next look.
         :raises AirflowUnavailableError: if Airflow does not answer; what was not done is found again.
         """
+        return list(self.each(decided))
+
+    def each(self, decided: Iterable[tuple[Evidence, Requeue | Quarantine]]) -> Iterator[Deed]:
+        """
+        Do the same, and tell of each deed when it is done: a trouble on the way does not take back what was.
+
+        :param decided: of one look.
+        :raises AirflowUnavailableError: if Airflow does not answer; what was not done is found again.
+        """
         runs: dict[tuple[str, str], list[tuple[Evidence, Requeue | Quarantine]]] = {}
         for evidence, what in decided:
             execution = evidence.stall.execution
             runs.setdefault((execution.dag_id, execution.run_id), []).append((evidence, what))
-        deeds: list[Deed] = []
         for run, wished in runs.items():
             unchanged = self._unchanged(wished)
             requeues = {one.stall: what for one, what in unchanged if isinstance(what, Requeue)}
-            deeds += self._requeue(run, requeues) if requeues else []
+            if requeues:
+                yield from self._requeue(run, requeues)
             given_up = [(one, what) for one, what in unchanged if isinstance(what, Quarantine)]
-            deeds += self._give_up(run, given_up) if given_up else []
-        return deeds
+            if given_up:
+                yield from self._give_up(run, given_up)
 
     def _unchanged(
         self, wished: Sequence[tuple[Evidence, Requeue | Quarantine]]
@@ -178,7 +187,7 @@ class Deeds:
             # A clear that met a run at work does not begin it again where the scheduler ended it at that moment.
             if self._api.run(*run)["state"] in ENDED_RUN:
                 self._api.set_run_state(*run, "queued")
-        except AirflowRefusedError as error:
+        except (AirflowRefusedError, AirflowUnavailableError) as error:
             log.warning(
                 "aiflow: what failed below in run %s of %s may not have been cleared: %s", run[1], run[0], error
             )
