@@ -28,7 +28,7 @@ def test_the_first_attempt_gets_fence_generation_and_number_one(ledger: Ledger) 
     attempt = an_attempt(an_execution(map_index=3), upstream_digest=b"u" * 32)
     taken = ledger.take_over(attempt, sign=Sign.FIRST, seen=None, new_generation=False, ttl=TTL)
     assert taken is not None
-    assert taken == Taken(Lease(taken.lease.execution_pk, 1), 1, Sign.FIRST, 1, None)
+    assert taken == Taken(Lease(taken.lease.execution_pk, 1), 1, Sign.FIRST, 1, None, round=3)
     standing = ledger.standing(attempt.execution)
     assert standing is not None
     assert (standing.execution_pk, standing.fence) == (taken.lease.execution_pk, 1)

@@ -25,6 +25,8 @@ WITHOUT_BLOCK = {
     "compensated.sql",
     "answer.sql",
     "recovery_abandon.sql",
+    "renew.sql",
+    "lapse.sql",
 }
 
 
