@@ -72,11 +72,11 @@ def crowd(world: World) -> Seen:
 
 def set_pool(world: World, slots: int) -> bool:
     """Give the pool of the crowd so many slots."""
-    body = {"name": "crowd", "slots": slots}
+    body = {"pool": "crowd", "slots": slots}
     try:
-        world.client.request("POST", "/pools", body=body)
+        world.client.request("POST", "/pools", body={"name": "crowd", "slots": slots})
     except AirflowApiError:
-        world.client.request("PATCH", "/pools/crowd", body={"pool": "crowd", "slots": slots})
+        world.client.request("PATCH", "/pools/crowd", params={"update_mask": "slots"}, body=body)
     return True
 
 
