@@ -161,15 +161,16 @@ class AirflowApi:
         found: dict[str, Any] = self.request("GET", run_path(dag_id, run_id))
         return found
 
-    def set_run_state(self, dag_id: str, run_id: str, state: str) -> None:
+    def set_run_state(self, dag_id: str, run_id: str, state: str, *, by: str) -> None:
         """
         Set the state of a run, and of nothing in it.
 
         :param dag_id: the DAG.
         :param run_id: the run.
         :param state: ``queued``: its tasks are scheduled again.
+        :param by: which machinery does so: a word for the audit log.
         """
-        self.request("PATCH", run_path(dag_id, run_id), body={"state": state})
+        self.request("PATCH", run_path(dag_id, run_id), params={"by": by}, body={"state": state})
 
     def clear(
         self,

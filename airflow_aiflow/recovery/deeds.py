@@ -186,7 +186,7 @@ class Deeds:
                 self.clear(run, later)
             # A clear that met a run at work does not begin it again where the scheduler ended it at that moment.
             if self._api.run(*run)["state"] in ENDED_RUN:
-                self._api.set_run_state(*run, "queued")
+                self._api.set_run_state(*run, "queued", by=BY)
         except (AirflowRefusedError, AirflowUnavailableError) as error:
             log.warning(
                 "aiflow: what failed below in run %s of %s may not have been cleared: %s", run[1], run[0], error

@@ -235,7 +235,8 @@ class AirflowDouble:
     def run(self, dag_id: str, run_id: str) -> dict[str, Any]:
         return {"state": self.run_states[(dag_id, run_id)]}
 
-    def set_run_state(self, dag_id: str, run_id: str, state: str) -> None:
+    def set_run_state(self, dag_id: str, run_id: str, state: str, *, by: str) -> None:
+        assert by == "aiflow-recovery"
         self.run_states[(dag_id, run_id)] = state
 
     def tasks(self, dag_id: str) -> list[dict[str, Any]]:
