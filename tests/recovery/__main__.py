@@ -47,7 +47,11 @@ def play(cases: Sequence[Case], folder: Path) -> dict[str, Seen | str]:
                     rounds.append(PLAYS[case.key](world))
                     found = complaints(case, rounds[-1]) or ["as it must be"]
                     took = time.monotonic() - began
-                    print(f"  {case.key} {number + 1}/{case.times} in {took:.0f} s: {'; '.join(found)}", flush=True)
+                    times = f"found {_seconds(rounds[-1].detect)}, goes on {_seconds(rounds[-1].go_on)}"
+                    print(
+                        f"  {case.key} {number + 1}/{case.times} in {took:.0f} s: {times}: {'; '.join(found)}",
+                        flush=True,
+                    )
                 seen[case.key] = middle(rounds)
             except Exception as error:  # one case's trouble is its row's
                 traceback.print_exc()

@@ -134,7 +134,10 @@ def set_behind(context: dict) -> None:
 
 def set_clock(context: dict, by: str) -> None:
     """Set this process's own clock, and note what it shows."""
+    before, end = time.time(), time.monotonic() + 10
     os.environ["FAKETIME"] = by
+    while abs(time.time() - before) < 300 and time.monotonic() < end:
+        MOMENT.wait(0.05)
     note(context["params"]["folder"], f"clock {time.time()}")
 
 
@@ -157,8 +160,8 @@ stalls("stalls_2", retries=2, retry_delay=LATE)
 stalls("stalls_race", retries=2, retry_delay=SOON)
 # May be silent for long, by its own word.
 stalls("stalls_patient", retries=0, step_timeout=600)
-stalls("stalls_ahead", retries=0, pre_execute=set_ahead)
-stalls("stalls_behind", retries=0, pre_execute=set_behind)
+stalls("stalls_ahead", retries=0, step_timeout=600, pre_execute=set_ahead)
+stalls("stalls_behind", retries=0, step_timeout=600, pre_execute=set_behind)
 # Without its pause between two recoveries, so that it dies as often as it may within seconds.
 stalls("stalls_deadly", retries=0, recovery="rerun")
 
