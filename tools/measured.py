@@ -82,6 +82,17 @@ def _counted(results: Mapping[str, Any]) -> list[tuple[str, str, str]]:
                 _count,
                 "the same for any number of them",
             ),
+            ("map_ratio", "items of `flow.map` a second over bare one-row commits", _ratio, "at least 5"),
+            ("map_wait_ratio", "the same with 32 threads that each wait for a commit", _ratio, "at least 2.5"),
+            ("map_replay_per_s", "items a second that a killed map replays", _whole, "at least 100,000"),
+            ("map_calls_repeated", "calls of it that are made again, of 90,000", _whole, "at most 500, one flush"),
+            (
+                "map_memory_mib",
+                "memory of a worker for a map of 1,000,000 items of 1 KiB, results not kept",
+                _mib,
+                "under 300 MiB",
+            ),
+            ("growth_ratio", "a step in a ledger of 2,000,000 rows over one in an empty ledger", _ratio, "at most 1.2"),
             (
                 "recovery_pass_ms",
                 "one pass of recovery: what it asks the ledger with 1,000 at work and 50 stalled, in milliseconds",
@@ -114,6 +125,14 @@ def _ratio(value: float) -> str:
 
 def _count(value: float) -> str:
     return f"{value:.3g}"
+
+
+def _whole(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+def _mib(value: float) -> str:
+    return f"{value:.0f} MiB"
 
 
 def _pair(times: Mapping[str, float]) -> str:
