@@ -95,7 +95,7 @@ def decode(data: bytes, *, as_type: Any = None, adapters: Adapters = DEFAULT) ->
     try:
         written = data.decode("utf-8")
         if '"$' not in written:
-            return _PLAIN_DECODER.decode(written)
+            return _plain(written)
         named = as_type is not None and '"$object"' in written
         value = _decoder(adapters, keep_names=named).decode(written)
     except (ValueError, RecursionError) as error:
@@ -149,6 +149,15 @@ def _read(tag: str, plain: Any, adapters: Adapters) -> Any:
         return adapter.from_plain(plain)
     except ImportError as error:
         raise PayloadDecodeError(f"a stored {tag!r} can't be read here: {error}") from error
+
+
+def _plain(written: str) -> Any:
+    """Read plain JSON: as ``encode`` writes it, without a look for blanks around it; else as anybody does."""
+    try:
+        value, end = _PLAIN_DECODER.scan_once(written, 0)  # type: ignore[attr-defined]
+    except StopIteration:
+        return _PLAIN_DECODER.decode(written)
+    return value if end == len(written) else _PLAIN_DECODER.decode(written)
 
 
 def _no_constant(name: str) -> NoReturn:
