@@ -95,12 +95,13 @@ def within(seen: int, wanted: Span) -> bool:
     return least <= seen <= most
 
 
-def complaints(case: Case, seen: Seen) -> list[str]:
+def complaints(case: Case, seen: Seen, *, slack: float = 1.0) -> list[str]:
     """
     Compare.
 
     :param case: with what must be.
     :param seen: what was.
+    :param slack: how many times the seconds may be, where other things go on beside.
     """
     must, found = case.must, list(seen.wrong)
     for name in ("requeues", "effects", "calls", "attempts"):
@@ -112,7 +113,7 @@ def complaints(case: Case, seen: Seen) -> list[str]:
         found.append(f"found as {', '.join(seen.kinds) or 'nothing'}, must be {must.kind}")
     for name in ("detect", "go_on"):
         most, took = getattr(must, name), getattr(seen, name)
-        if most is not None and (took is None or took > most):
+        if most is not None and (took is None or took > slack * most):
             found.append(f"{name} {'never' if took is None else f'{took:.1f} s'}, must be within {most:g} s")
     return [f"{case.key}: {each}" for each in found]
 

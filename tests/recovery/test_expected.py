@@ -45,6 +45,13 @@ def test_what_is_not_is_named(change: dict[str, Any], message: str) -> None:
     assert found.startswith(f"worker_killed: {message}")
 
 
+def test_seconds_may_be_given_slack_and_counts_not() -> None:
+    slow = replace(GOOD, detect=35.0, go_on=50.0)
+    assert len(complaints(CASE, slow)) == 2
+    assert complaints(CASE, slow, slack=4.0) == []
+    assert complaints(CASE, replace(slow, requeues=2), slack=4.0) != []
+
+
 def test_a_span_takes_either_end() -> None:
     races = replace(CASE, must=replace(CASE.must, requeues=(0, 1)))
     assert [complaints(races, replace(GOOD, requeues=number)) == [] for number in (0, 1, 2)] == [True, True, False]

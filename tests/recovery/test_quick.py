@@ -13,6 +13,9 @@ from tests.recovery.expected import CASES, Case, Seen, complaints
 from tests.recovery.settings import start_world
 from tests.recovery.situations import PLAYS
 
+#: All are played at once, on a machine that may be at other tests: the report judges seconds, this judges counts.
+SLACK = 4.0
+
 QUICK = [case for case in CASES if case.quick]
 
 
@@ -31,4 +34,4 @@ def played() -> Iterator[dict[str, Future[Seen]]]:
 def test_a_stall_is_found_and_comes_home_once(played: dict[str, Future[Seen]], case: Case) -> None:
     seen = played[case.key].result()
     print(seen)
-    assert complaints(case, seen) == []
+    assert complaints(case, seen, slack=SLACK) == []
