@@ -47,21 +47,24 @@ def recovery_dag(
         ``paused_dags=True``; durations as ``timedelta`` or seconds.
     :raises AiflowConfigError: if the policy has no such word, or it can't have that value.
     """
+    where = {name: value for name, value in (("pool", pool), ("queue", queue)) if value is not None}
+    shared: dict[str, Any] = {
+        "policy": checked_overrides(policy),
+        "ledger_conn_id": ledger_conn_id,
+        "api_conn_id": api_conn_id,
+        "retries": 0,  # the run after a failed one is the retry
+        **where,
+    }
+    waits = {"poll_interval": poll_interval, "deferrable": deferrable}
+    return _make(dag_id, list(notify), waits, shared)
+
+
+def _make(dag_id: str, notify: Sequence[BaseNotifier], waits: dict[str, Any], shared: dict[str, Any]) -> DAG:
     from airflow.sdk import DAG
 
     from airflow_aiflow.operators.requeue import RequeueRunsOperator
     from airflow_aiflow.sensors.zombie import ZombieRunSensor
 
-    checked = checked_overrides(policy)
-    where = {name: value for name, value in (("pool", pool), ("queue", queue)) if value is not None}
-    # A run after a failed one is the retry.
-    shared: dict[str, Any] = {
-        "policy": checked,
-        "ledger_conn_id": ledger_conn_id,
-        "api_conn_id": api_conn_id,
-        "retries": 0,
-        **where,
-    }
     with DAG(
         dag_id,
         schedule="@continuous",
@@ -73,14 +76,7 @@ def recovery_dag(
         tags=["aiflow"],
         description="Finds stalled runs and brings each home once",
     ) as dag:
-        find = ZombieRunSensor(
-            task_id="find",
-            poll_interval=poll_interval,
-            deferrable=deferrable,
-            mode="reschedule",
-            tells=bool(notify),
-            **shared,
-        )
+        find = ZombieRunSensor(task_id="find", mode="reschedule", tells=bool(notify), **waits, **shared)
         # Also after a find that failed: what the triggerer could not do, a worker may.
         find >> RequeueRunsOperator(task_id="requeue", notify=notify, trigger_rule="all_done", **shared)
     return dag
