@@ -10,7 +10,7 @@ A DAG file imports this module for an annotation, so what does the work is impor
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, TypeVarTuple, overload
 
 from airflow_aiflow.llm.call import DEFAULT_TIMEOUT
 from airflow_aiflow.runtime.flow_outside import OutsideCalls
@@ -219,7 +219,57 @@ class Flow(OutsideCalls):
         rules.check("llm_map")
         return run_map(self._session, self._models.source(name, options, rules), prompts, rules, results)
 
+    @overload
     def map(
+        self,
+        name: str,
+        fn: Callable[..., R],
+        items: Iterable[Any] | ArtifactRef,
+        *args: Any,
+        results: Literal["shards"],
+        **options: Any,
+    ) -> ArtifactRef: ...
+
+    @overload
+    def map(
+        self,
+        name: str,
+        fn: Callable[..., R],
+        items: Iterable[Any] | ArtifactRef,
+        *args: Any,
+        results: Literal["none"],
+        **options: Any,
+    ) -> int: ...
+
+    @overload
+    def map(
+        self,
+        name: str,
+        fn: Callable[..., R],
+        items: Iterable[Any] | ArtifactRef,
+        *args: Any,
+        item_key: Callable[[Any], str] | None = None,
+        max_workers: int = 8,
+        on_item_error: Literal["fail"] = "fail",
+        version: str | int | None = None,
+        batch_commit: int = 500,
+        flush_interval: float = 0.2,
+        reuse: Duration | None = None,
+        results: Literal["list"] = "list",
+    ) -> list[R]: ...
+
+    @overload
+    def map(
+        self,
+        name: str,
+        fn: Callable[..., R],
+        items: Iterable[Any] | ArtifactRef,
+        *args: Any,
+        on_item_error: str | float,
+        **options: Any,
+    ) -> list[R | None]: ...
+
+    def map(  # type: ignore[misc]  # the overloads name their options where they matter
         self,
         name: str,
         fn: Callable[..., R],

@@ -313,7 +313,7 @@ def test_what_is_no_function_is_refused_before_the_intent() -> None:
         with pytest.raises(TypeError, match="not callable"):
             f.step("mail", "send", "a")  # type: ignore[arg-type]
         with pytest.raises(TypeError, match="not callable"):
-            f.map("mail", 5, ["a"])  # type: ignore[arg-type]
+            f.map("mail", 5, ["a"])  # type: ignore[call-overload]
 
 
 def charge(ctx: EffectContext, amount: int, currency: str = "EUR", /, *rest: int, note: str = "n", **more: int) -> str:

@@ -139,7 +139,7 @@ def test_spent_counts_over_attempts_and_replays_count_nothing() -> None:
 )
 def test_wrong_options(options: dict[str, object], words: str) -> None:
     with flow() as f, pytest.raises(FlowOptionError) as caught:
-        f.map("square", square, [1], **options)  # type: ignore[arg-type]
+        f.map("square", square, [1], **options)  # type: ignore[call-overload]
     assert words in str(caught.value)
 
 
@@ -152,7 +152,7 @@ def test_a_wrong_age_is_refused_before_anything_is_asked(reuse: object) -> None:
         with pytest.raises(FlowOptionError, match="reuse must be"):
             f.llm_map("x", ["p"], reuse=reuse)
         with pytest.raises(FlowOptionError, match="reuse must be"):
-            f.map("x", square, [1], reuse=reuse)  # type: ignore[arg-type]
+            f.map("x", square, [1], reuse=reuse)  # type: ignore[call-overload]
         with pytest.raises(FlowOptionError, match="reuse must be"):
             f.step("x", square, 1, reuse=reuse)  # type: ignore[arg-type]
     assert models.requests == []
