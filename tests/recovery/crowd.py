@@ -72,7 +72,7 @@ def crowd(world: World) -> Seen:
 
 def set_pool(world: World, slots: int) -> bool:
     """Give the pool of the crowd so many slots."""
-    body = {"pool": "crowd", "slots": slots}
+    body = {"pool": "crowd", "slots": slots, "include_deferred": False}
     try:
         world.client.request("POST", "/pools", body={"name": "crowd", "slots": slots})
     except AirflowApiError:
