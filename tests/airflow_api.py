@@ -110,32 +110,38 @@ class RecoveringStandIn(AirflowStandIn):
             return super().answer(method, path, query, body, token)
         self.requests.append(f"{method} {path}")
         path = path.removeprefix("/api/v2")
+        return self._read(path, query) if method == "GET" else self._changed(method, path, body)
+
+    def _read(self, path: str, query: dict[str, list[str]]) -> tuple[int, Any]:
         run = f"/dags/{self.dag_id}/dagRuns/{self.run_id}"
-        if method == "GET" and path == f"{run}/taskInstances":
+        if path == f"{run}/taskInstances":
             wanted, states = query.get("task_id"), query.get("state", [])
             found = [row for row in self.rows.values() if not wanted or row["task_id"] in wanted]
             found = [row for row in found if not states or row["state"] in states]
             return 200, {"task_instances": found, "total_entries": len(found)}
-        if method == "GET" and path == "/dags/~/dagRuns/~/taskInstances":
-            return 200, {"task_instances": [], "total_entries": 0}
-        if method == "GET" and path == "/dags/~/dagRuns":
-            return 200, {"dag_runs": [], "total_entries": 0}
+        if path == "/eventLogs":
+            found = [one for one in self.log if one["event"] in query["included_events"]]
+            return 200, {"event_logs": found, "total_entries": len(found)}
+        tasks = [{"task_id": one, "downstream_task_ids": below} for one, below in self.downstream.items()]
+        answers: dict[str, Any] = {
+            "/dags/~/dagRuns/~/taskInstances": {"task_instances": [], "total_entries": 0},
+            "/dags/~/dagRuns": {"dag_runs": [], "total_entries": 0},
+            run: {"dag_run_id": self.run_id, "state": self.run_state},
+            f"/dags/{self.dag_id}": {"dag_id": self.dag_id, "is_paused": self.paused},
+            f"/dags/{self.dag_id}/tasks": {"tasks": tasks, "total_entries": len(tasks)},
+        }
+        return (200, answers[path]) if path in answers else (404, {"detail": "not found"})
+
+    def _changed(self, method: str, path: str, body: Any) -> tuple[int, Any]:
+        run = f"/dags/{self.dag_id}/dagRuns/{self.run_id}"
         if method == "PATCH" and path == f"{run}/taskInstances":
             for action in body["actions"]:
                 for one in action["entities"]:
                     self.rows[one["task_id"]]["state"] = one["new_state"]
             return 200, {"update": {"success": [], "errors": []}}
-        if path == run and method in ("GET", "PATCH"):
-            self.run_state = self.run_state if body is None else body["state"]
+        if method == "PATCH" and path == run:
+            self.run_state = body["state"]
             return 200, {"dag_run_id": self.run_id, "state": self.run_state}
-        if method == "GET" and path == f"/dags/{self.dag_id}":
-            return 200, {"dag_id": self.dag_id, "is_paused": self.paused}
-        if method == "GET" and path == "/eventLogs":
-            found = [one for one in self.log if one["event"] in query["included_events"]]
-            return 200, {"event_logs": found, "total_entries": len(found)}
-        if method == "GET" and path == f"/dags/{self.dag_id}/tasks":
-            tasks = [{"task_id": one, "downstream_task_ids": below} for one, below in self.downstream.items()]
-            return 200, {"tasks": tasks, "total_entries": len(tasks)}
         if method == "POST" and path == f"/dags/{self.dag_id}/clearTaskInstances":
             self.cleared.append(body)
             return 200, {"task_instances": [self.rows[one] for one in body["task_ids"]], "total_entries": 1}

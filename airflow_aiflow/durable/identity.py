@@ -107,7 +107,8 @@ class StepKeys:
     __slots__ = ("_head",)
 
     def __init__(self, unit: UnitPath, name: str) -> None:
-        self._head = b"".join(map(_piece, ("step", len(unit), *unit, name))) + b"b32:"
+        parts: tuple[str | int, ...] = ("step", len(unit), *unit, name)
+        self._head = b"".join(map(_piece, parts)) + b"b32:"
 
     def of(self, fingerprint: bytes, occurrence: int) -> bytes:
         """

@@ -67,16 +67,11 @@ class RequeueRunsOperator(BaseOperator):
 
     def _act(self, doors: Doors) -> None:
         """Tell of each deed when it is done: a trouble on the way does not take back what was."""
-        from airflow_aiflow.durable.stall import Requeue
-        from airflow_aiflow.hooks.recovery_stats import RecoveryStats
-
-        stats = RecoveryStats()
         for deed in self._deeds(doors):
             word = type(deed.done).__name__.lower()
             self.log.warning("aiflow: %s: %s: %s", word, deed.incident.execution, deed.done.why)
-            stats.stalled(deed.incident.kind, word, deed.incident.detected_after)
-            if isinstance(deed.done, Requeue):
-                stats.recovered(deed.incident.kind)
+            count(deed)
+        count_doubts(doors.doubts.number())
 
     def _deeds(self, doors: Doors) -> Iterator[Deed]:
         from airflow_aiflow.config import recovery_policy
@@ -108,3 +103,31 @@ class RequeueRunsOperator(BaseOperator):
             self.log.warning("aiflow: the next pass tells what is to be told: %s", error)
             return
         self.log.info("aiflow: %d alerts", told)
+
+
+def count(deed: Deed) -> None:
+    """
+    Send a deed's figures; what Airflow refused counts once it is done.
+
+    :param deed: one of this pass.
+    """
+    from airflow_aiflow.durable.stall import Leave, Requeue
+    from airflow_aiflow.hooks.recovery_stats import RecoveryStats
+
+    if isinstance(deed.done, Leave):
+        return
+    stats = RecoveryStats()
+    stats.stalled(deed.incident.kind, type(deed.done).__name__.lower(), deed.incident.detected_after)
+    if isinstance(deed.done, Requeue):
+        stats.recovered(deed.incident.kind)
+
+
+def count_doubts(number: int) -> None:
+    """
+    Send how many effects are in doubt.
+
+    :param number: at the end of this pass.
+    """
+    from airflow_aiflow.hooks.recovery_stats import RecoveryStats
+
+    RecoveryStats().in_doubt(number)

@@ -69,8 +69,8 @@ def _expired(session: Session, found: EffectRecord, ttl: float) -> bool:
 
     Whether a run may still be cleared can't be seen from a task. But an execution that comes back shows that it was: a
     clear of the very task that had the effect is refused, for it would do again what the run has done. Its retries and
-    resumes, and what our own recovery has cleared, replay, whatever their age. Another execution that uses the key after the time is the repeat that the author
-    meant by ``dedup_ttl``.
+    resumes, and what our own recovery has cleared, replay, whatever their age. Another execution that uses the key
+    after the time is the repeat that the author meant by ``dedup_ttl``.
     """
     if found.done_for is None or found.done_for <= ttl:
         return False

@@ -21,9 +21,9 @@ from airflow_aiflow.durable.identity import EffectId, ExecutionId, person_undo
 from airflow_aiflow.durable.inbox import Question, QuestionWrite
 from airflow_aiflow.durable.ports import Clock, Recorded
 from airflow_aiflow.durable.record import Batch, EventRecord, Kept, SharedStep, StepRecord, Stored
-from airflow_aiflow.durable.sign import Sign, is_requeue
+from airflow_aiflow.durable.sign import Sign
 from airflow_aiflow.exceptions import LedgerUnavailableError
-from airflow_aiflow.storage import memory_effects, memory_questions, memory_steps
+from airflow_aiflow.storage import memory_attempts, memory_effects, memory_questions, memory_steps
 from airflow_aiflow.storage.answers import check_decision, check_end, check_person, check_question, check_sign
 from airflow_aiflow.storage.memory_items import MemoryItems
 from airflow_aiflow.storage.memory_limits import MemoryLimits
@@ -134,15 +134,8 @@ class MemoryLedger:
                 tables.executions[attempt.execution] = tables.by_pk[row.pk] = row
                 number, until, requeued, round_ = 1, None, False, attempt.counters.max_tries
             else:
-                number, until, requeued = _succeed_attempt(tables, row, attempt)
-                before = tables.attempts[row.pk, row.fence]
-                kept = requeued or before.counters.max_tries == attempt.counters.max_tries
-                round_ = before.round if kept else attempt.counters.max_tries
-                row.fence += 1
-                row.generation += new_generation
-                row.state, row.finished_at, row.result, row.seal = ExecutionState.RUNNING, None, None, None
-                row.pause_reason = None
-                tables.requeues = {mark: seen for mark, seen in tables.requeues.items() if mark[0] != row.pk}
+                number, until, requeued = memory_attempts.succeed(tables, row, attempt)
+                round_ = memory_attempts.go_on(tables, row, attempt, requeued, new_generation)
             tables.leases[row.pk] = LeaseRow(fence=row.fence, expires_at=now + ttl, progress_at=now)
             tables.attempts[row.pk, row.fence] = AttemptRow(
                 number=number,
@@ -226,7 +219,7 @@ class MemoryLedger:
         """End the lease now, where it is still ours."""
         with self.statement() as tables:
             if tables.held(lease) is not None:
-                _end_attempt(tables, lease, "let_go")
+                memory_attempts.end(tables, lease, "let_go")
 
     def record(self, lease: Lease, generation: int, batch: Batch) -> list[StepRecord | None]:
         """Write steps and events in one commit."""
@@ -330,7 +323,7 @@ class MemoryLedger:
                 row.pause_reason = None
                 if reason is not None and state is ExecutionState.PAUSED:
                     row.pause_reason = shown(reason)
-                _end_attempt(tables, lease, state.value)
+                memory_attempts.end(tables, lease, state.value)
             return True
 
     def heard(self, lease: Lease) -> bool:
@@ -365,33 +358,3 @@ class MemoryLedger:
         with self._lock:
             row = self._tables.executions.get(execution)
             return None if row is None else row.heard_at
-
-
-def _succeed_attempt(tables: Tables, row: ExecutionRow, attempt: Attempt) -> tuple[int, float | None, bool]:
-    """Close the attempt that stands; give the newcomer's number, the end of the lease before it, and whether ours."""
-    before = tables.attempts[row.pk, row.fence]
-    same = (before.counters.ti_id, before.counters.try_number) == (
-        attempt.counters.ti_id,
-        attempt.counters.try_number,
-    )
-    until = tables.lease_end(Lease(row.pk, row.fence))
-    requeued = not same and is_requeue(attempt.counters, tables.requeues.get((row.pk, row.fence)))
-    if before.ended_at is None and until is not None:
-        now = tables.clock.monotonic()
-        before.ended_at, before.ending = min(until, now), "superseded" if until > now else "lapsed"
-        lease = tables.held(Lease(row.pk, row.fence))
-        before.died_in = None if lease is None else lease.step_name
-    if not same:
-        row.heard_at = None
-    return before.number + (not same), until, requeued
-
-
-def _end_attempt(tables: Tables, lease: Lease, ending: str) -> None:
-    """Take the lease away and close the attempt, where it is not closed already."""
-    tables.leases.pop(lease.execution_pk, None)
-    attempt = tables.attempts[lease.execution_pk, lease.fence]
-    if attempt.ended_at is None:
-        attempt.ended_at = tables.clock.monotonic()
-    # An attempt that let go may still say how it ended.
-    if attempt.ending in (None, "let_go"):
-        attempt.ending = ending

@@ -82,4 +82,5 @@ class PostgresItems:
 
 
 def _item(row: Row) -> FailedItem:
-    return FailedItem(*row[:-1], at=utc(row[-1]))
+    names = ("step_key", "name", "number", "key", "state", "failures", "kills", "error", "fence")
+    return FailedItem(**dict(zip(names, row[:-1], strict=True)), at=utc(row[-1]))

@@ -67,7 +67,7 @@ _put_key, _put_kind, _put_name, _put_unit, _put_fingerprint, _put_occurrence, _p
     getattr(StepRecord, name).__set__
     for name in ("step_key", "kind", "name", "unit", "fingerprint", "occurrence", "fence")
 )
-_put_reuse_key = StepRecord.reuse_key.__set__  # type: ignore[union-attr]
+_put_reuse_key = StepRecord.reuse_key.__set__  # type: ignore[union-attr,misc]
 _put_result, _put_seal, _put_ended_at, _put_duration, _put_usage, _put_prints = (
     getattr(StepRecord, name).__set__ for name in ("result", "seal", "ended_at", "duration_ms", "usage", "prints")
 )

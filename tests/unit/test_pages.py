@@ -250,7 +250,8 @@ def test_pages_use_the_glossarys_words() -> None:
     for path in pages():
         if path.name == "glossary.md":
             continue
-        prose = re.sub(r"```.*?```", "", text_of(path), flags=re.DOTALL)
+        # What stands between backticks is somebody's code: a tag, an option, a column.
+        prose = re.sub(r"```.*?```|`[^`\n]*`", "", text_of(path), flags=re.DOTALL)
         for pattern, word in OTHER_WORDS.items():
             found = re.search(pattern, prose, re.IGNORECASE)
             assert found is None, f"{path.relative_to(ROOT)}: {found[0]!r}: say {word}"

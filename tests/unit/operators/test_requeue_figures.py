@@ -10,7 +10,7 @@ from airflow.sdk.observability import stats
 
 from airflow_aiflow.durable.identity import ExecutionId
 from airflow_aiflow.durable.stall import Decision, Incident, Leave, Quarantine, Requeue, StallKind
-from airflow_aiflow.operators.requeue import _count
+from airflow_aiflow.operators.requeue import count, count_doubts
 from airflow_aiflow.recovery.deeds import Deed
 
 
@@ -51,7 +51,9 @@ def test_a_pass_tells_what_it_did(backend: Backend) -> None:
         deed(StallKind.HUNG, Quarantine(StallKind.HUNG, "again"), 700.0),
         deed(StallKind.RESTARTING, Leave("Airflow refused", kind=StallKind.RESTARTING)),
     ]
-    _count(done, 2)
+    for each in done:
+        count(each)
+    count_doubts(2)
     assert backend.sent == [
         ("aiflow.run.stalled", 1, {"kind": "dead_worker", "decision": "requeue"}),
         ("aiflow.recovery.detect_seconds", 12.0, {"kind": "dead_worker"}),
@@ -63,5 +65,5 @@ def test_a_pass_tells_what_it_did(backend: Backend) -> None:
 
 
 def test_a_pass_that_found_nothing_tells_of_doubts_alone(backend: Backend) -> None:
-    _count([], 0)
+    count_doubts(0)
     assert backend.sent == [("aiflow.effects.in_doubt", 0, None)]

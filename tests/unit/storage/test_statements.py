@@ -9,8 +9,8 @@ import pytest
 
 from airflow_aiflow.storage.statements import statement
 
-#: The ledger's, and that of the dedup table in the databases that transactional effects change.
-SCHEMAS = ("aiflow.", "aiflow_dedup.")
+#: The ledger's, that of the dedup table in the databases that transactional effects change, and the server's own.
+SCHEMAS = ("aiflow.", "aiflow_dedup.", "pg_catalog.")
 
 #: Not a statement but several, run once by whoever owns a database.
 SCRIPTS = {"dedup_install"}
@@ -20,10 +20,10 @@ NAMES = sorted(path.name.removesuffix(".sql") for path in files("airflow_aiflow.
 
 def unqualified(text: str) -> set[str]:
     """Name the tables that a statement takes from the search path: what is neither ours, its own, nor a function."""
-    text = text.replace("extract(epoch from", "")
-    own = set(re.findall(r"(\w+) as (?:materialized )?\(", text))
+    text = re.sub(r"extract\(epoch from|substring\([^()]* from", "", text)
+    own = set(re.findall(r"(\w+) (?:\([\w, ]+\) )?as (?:materialized )?\(", text))
     named = re.findall(r"\b(?:from|join|into|update|using)\s+([\w.]+)(?!\s*\()\b", text)
-    kept = {"set", "of", "select"}
+    kept = {"set", "of", "select", "lateral"}
     return {name for name in named if not name.startswith(SCHEMAS) and name not in own | kept}
 
 
