@@ -301,6 +301,18 @@ class AirflowRefusedError(AiflowError):
         super().__init__(f"Airflow's API refused {method} {path}: {status} {body[:500]}")
 
 
+class SubmissionRefusedError(AiflowError):
+    """
+    A submission can't be taken; nothing was written.
+
+    :param pointer: to the part of the request that is wrong (RFC 6901).
+    """
+
+    def __init__(self, message: str, pointer: str = "") -> None:
+        self.pointer = pointer
+        super().__init__(message)
+
+
 class StackError(AiflowError):
     """Say that a part of the embedded stack is missing, in use or can't start; the message names it and the way out."""
 

@@ -40,8 +40,10 @@ NAMES: Final = frozenset(
     }
 )
 
-#: Crash sites outside of tasks: where recovery acts on one.
-OUTSIDE: Final = frozenset({"after_mark", "after_set_state", "after_clear"})
+#: Crash sites outside of tasks: where recovery acts on one, and where a submission becomes a run or is cancelled.
+OUTSIDE: Final = frozenset(
+    {"after_mark", "after_set_state", "after_clear", "after_submit", "after_run_made", "after_cancel_asked"}
+)
 
 _lock = threading.Lock()
 _passed = 0

@@ -1,0 +1,169 @@
+"""Submissions in PostgreSQL: each method is one statement of ``sql/`` and one commit, unless it says so."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from typing import Any, Self
+from uuid import UUID
+
+from psycopg.types.json import Jsonb
+
+from airflow_aiflow.durable.submission import (
+    Filter,
+    Submission,
+    SubmissionRequest,
+    SubmissionState,
+    may_move,
+    run_id_of,
+)
+from airflow_aiflow.exceptions import LedgerError
+from airflow_aiflow.storage.connections import Connections
+from airflow_aiflow.storage.rows import utc
+from airflow_aiflow.storage.statements import statement
+
+#: Connections of an API server's worker: each request asks one thing after the other.
+POOL_SIZE = 4
+
+#: Seconds in a day.
+DAY = 86_400.0
+
+#: Rounds in which a key's window may end under us; two would have to end within one call.
+ROUNDS = 10
+
+
+class PostgresSubmissions:
+    """
+    Implement the port ``Submissions``.
+
+    :param connections: lends connections; may be a ledger's own.
+    """
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+        self._ask = connections.ask
+
+    @classmethod
+    def connect(cls, dsn: str) -> Self:
+        """
+        Open the submissions of a ledger; whether it answers is found out by the first method.
+
+        :param dsn: a ``postgresql://`` URI or ``key=value`` pairs.
+        :raises AiflowConfigError: if the address is none.
+        """
+        return cls(Connections(dsn, POOL_SIZE))
+
+    def submit(self, request: SubmissionRequest, *, window_days: float) -> tuple[Submission, bool]:
+        """Write the outbox row, or find the one that the key has already: two or three statements."""
+        identity = request.identity
+        for _ in range(ROUNDS):
+            found = self._ask(statement("submission_key"), {"identity": identity})
+            window, known, over = found[0] if found else (0, None, True)
+            new = uuid7()
+            if not over:
+                return self._present(known), False
+            params = {
+                "submission_id": new,
+                "identity": identity,
+                "window": window + 1,
+                "user": request.user,
+                "dag_id": request.pipeline,
+                "run_id": run_id_of(identity, window + 1),
+                "key": request.key,
+                "window_s": window_days * DAY,
+                "request_fp": request.fingerprint,
+                "input": json.dumps(request.input, separators=(",", ":"), allow_nan=False).encode(),
+                "labels": Jsonb(dict(request.labels)),
+                "priority": request.priority,
+                "deadline": request.deadline,
+            }
+            if self._ask(statement("submission_submit"), params):
+                return self._present(new), True
+        raise LedgerError(
+            f"the key {request.key!r} of {request.pipeline} changes faster than it can be read; try again"
+        )
+
+    def get(self, submission_id: UUID) -> Submission | None:
+        """Give one."""
+        found = self._ask(statement("submission_get"), {"submission_id": submission_id})
+        return _submission(found[0]) if found else None
+
+    def page(self, wanted: Filter) -> list[Submission]:
+        """List some, the newest first."""
+        params = {
+            "after": wanted.after,
+            "users": None if wanted.users is None else list(wanted.users),
+            "dag_ids": None if wanted.pipelines is None else list(wanted.pipelines),
+            "state": wanted.state,
+            "label": None if wanted.label is None else Jsonb({wanted.label[0]: wanted.label[1]}),
+            "since": wanted.since,
+            "until": wanted.until,
+            "limit": wanted.limit,
+        }
+        return [_submission(row) for row in self._ask(statement("submission_page"), params)]
+
+    def unmade(self, *, older_than: float, limit: int = 100) -> list[Submission]:
+        """List outbox rows whose run was not made."""
+        params = {"older_than": older_than, "limit": limit}
+        return [_submission(row) for row in self._ask(statement("submission_unmade"), params)]
+
+    def made(self, submission_id: UUID) -> None:
+        """Note that the DAG run is there."""
+        self._ask(statement("submission_made"), {"submission_id": submission_id})
+
+    def refuse(self, submission_id: UUID, why: str) -> None:
+        """Note that no run can be made."""
+        self._ask(statement("submission_refuse"), {"submission_id": submission_id, "why": why})
+
+    def moved(self, submission_id: UUID, old: SubmissionState, new: SubmissionState, *, retry: bool = False) -> bool:
+        """Move it, where it still is in ``old`` and the move is legal."""
+        if not may_move(old, new, retry=retry):
+            return False
+        params = {"submission_id": submission_id, "old": old, "new": new, "retry": retry}
+        return bool(self._ask(statement("submission_moved"), params))
+
+    def ask(self, submission_id: UUID, *, cancel: bool | None = None, hold: bool | None = None) -> None:
+        """Note a client's wish."""
+        self._ask(statement("submission_ask"), {"submission_id": submission_id, "cancel": cancel, "hold": hold})
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._connections.close()
+
+    def _present(self, submission_id: UUID) -> Submission:
+        found = self.get(submission_id)
+        if found is None:
+            raise LedgerError(f"submission {submission_id} is gone from the ledger")
+        return found
+
+
+def uuid7() -> UUID:
+    """Make an id that sorts by the time of its making (RFC 9562); pages follow it."""
+    number = (time.time_ns() // 1_000_000) << 80 | int.from_bytes(os.urandom(10), "big")
+    number = (number & ~(0xF << 76)) | (7 << 76)
+    return UUID(int=(number & ~(0x3 << 62)) | (0x2 << 62))
+
+
+def _submission(row: tuple[Any, ...]) -> Submission:
+    return Submission(
+        submission_id=row[0],
+        user=row[1],
+        pipeline=row[2],
+        run_id=row[3],
+        key=row[4],
+        window=row[5],
+        fingerprint=bytes(row[6]),
+        input=json.loads(bytes(row[7])),
+        labels=row[8],
+        priority=row[9],
+        state=SubmissionState(row[10]),
+        created_at=utc(row[11]),
+        deadline=None if row[12] is None else utc(row[12]),
+        overdue=row[13],
+        made=row[14],
+        refused=row[15],
+        cancel_asked=row[16],
+        hold_asked=row[17],
+        finished_at=None if row[18] is None else utc(row[18]),
+    )
