@@ -104,6 +104,15 @@ def checked_overrides(overrides: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+def submit_key_window() -> float:
+    """
+    Read for how many days a submission's key is one task's.
+
+    :raises AiflowConfigError: if it is no whole number above 0.
+    """
+    return float(_whole("submit_key_window_days", least=1))
+
+
 def metrics_token() -> bytes | None:
     """
     Read what a scraper of ``/aiflow/metrics`` must bear; ``None``: it is open to Airflow's users alone.

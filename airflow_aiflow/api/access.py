@@ -12,16 +12,12 @@ import hmac
 
 from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.resource_details import AccessView
-from airflow.api_fastapi.core_api.security import get_user
 from fastapi import HTTPException, Request, status
 from fastapi.concurrency import run_in_threadpool
-from fastapi.security import HTTPAuthorizationCredentials
 from fastapi.security.utils import get_authorization_scheme_param
 
+from airflow_aiflow.api.rights import signed_in
 from airflow_aiflow.config import metrics_token
-
-#: What a client that gave no, or no valid, credentials is told to give.
-CHALLENGE = {"WWW-Authenticate": "Bearer"}
 
 
 async def scraper_or_viewer(request: Request) -> None:
@@ -35,12 +31,7 @@ async def scraper_or_viewer(request: Request) -> None:
     bearer = credentials if scheme.lower() == "bearer" else ""
     if bearer and is_scrape_token(bearer):
         return
-    given = HTTPAuthorizationCredentials(scheme=scheme, credentials=credentials) if bearer else None
-    try:
-        user = await get_user(request, None, given)
-    except HTTPException as refused:
-        # Airflow answers 403 to a token that is none; who asks can't know that it was taken for one.
-        raise HTTPException(status.HTTP_401_UNAUTHORIZED, "Not authenticated", CHALLENGE) from refused
+    user = await signed_in(request)
     view = AccessView.CLUSTER_ACTIVITY
     if not await run_in_threadpool(get_auth_manager().is_authorized_view, access_view=view, user=user):
         raise HTTPException(status.HTTP_403_FORBIDDEN, "Forbidden")

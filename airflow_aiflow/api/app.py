@@ -1,27 +1,31 @@
-"""
-The FastAPI app that Airflow's API server mounts under ``/aiflow``.
-
-Errors of ours become answers here and nowhere else; what they say stays in the server's log, for it names hosts.
-"""
+"""The FastAPI app that Airflow's API server mounts under ``/aiflow``, and what its routes work with."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
+from functools import cache
+from typing import Any
 
-from fastapi import Depends, FastAPI, Request
-from fastapi.responses import JSONResponse, Response
+from fastapi import Depends, FastAPI
+from fastapi.responses import Response
 
+from airflow_aiflow.api import problem
 from airflow_aiflow.api.access import scraper_or_viewer
+from airflow_aiflow.api.body_limit import BodyLimit
+from airflow_aiflow.api.event_hub import EventHub
+from airflow_aiflow.api.event_routes import EventRoutes
 from airflow_aiflow.api.exposition import CONTENT_TYPE, exposition
 from airflow_aiflow.api.ledger_metrics import families
 from airflow_aiflow.api.looks import Looks
+from airflow_aiflow.api.rights import signed_in
+from airflow_aiflow.api.submission_routes import SubmissionRoutes
+from airflow_aiflow.durable.event_cursor import Events
 from airflow_aiflow.durable.figures import Figures
-from airflow_aiflow.exceptions import AiflowError
+from airflow_aiflow.durable.submitting import SubmissionService
 
 URL_PREFIX = "/aiflow"
 
-log = logging.getLogger(__name__)
+DESCRIPTION = "Hand work to a pipeline, go away, come back: the connection and the task live apart."
 
 
 def create_app(look: Callable[[], Figures] | None = None) -> FastAPI:
@@ -30,8 +34,12 @@ def create_app(look: Callable[[], Figures] | None = None) -> FastAPI:
 
     :param look: takes a look at the ledger; ``None``: at the one behind Airflow's connection.
     """
-    # Its routes are described in our pages; a schema would be readable by everybody.
-    app = FastAPI(title="aiflow", docs_url=None, redoc_url=None, openapi_url=None)
+    # A schema of its own would be readable by everybody; ours is a route like the others.
+    app = FastAPI(title="aiflow", description=DESCRIPTION, docs_url=None, redoc_url=None, openapi_url=None)
+    problem.install(app)
+    app.add_middleware(BodyLimit)
+    app.include_router(SubmissionRoutes(_service).router())
+    app.include_router(EventRoutes(_service, EventHub(_events, _words)).router())
     looks = Looks(look or _look)
 
     @app.get("/metrics", dependencies=[Depends(scraper_or_viewer)])
@@ -40,11 +48,10 @@ def create_app(look: Callable[[], Figures] | None = None) -> FastAPI:
         headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
         return Response(exposition(families(looks.get())), media_type=CONTENT_TYPE, headers=headers)
 
-    @app.exception_handler(AiflowError)
-    async def unavailable(_request: Request, error: AiflowError) -> Response:
-        """Say that it is our side, and let the log say what."""
-        log.error("aiflow: %s: %s", type(error).__name__, error)
-        return JSONResponse({"detail": "aiflow can't answer now; the API server's log says why"}, 503)
+    @app.get("/api/v1/openapi.json", dependencies=[Depends(signed_in)], include_in_schema=False)
+    def schema() -> dict[str, Any]:
+        """Give the OpenAPI document of these routes."""
+        return app.openapi()
 
     return app
 
@@ -53,3 +60,25 @@ def _look() -> Figures:
     from airflow_aiflow.hooks.aiflow import AiflowHook
 
     return AiflowHook().figures().look()
+
+
+@cache
+def _service() -> SubmissionService:
+    from airflow_aiflow.api.airflow_runs import AirflowRuns
+    from airflow_aiflow.config import submit_key_window
+    from airflow_aiflow.hooks.aiflow import AiflowHook
+
+    hook = AiflowHook()
+    return SubmissionService(hook.submissions(), hook.runs(), AirflowRuns(), window_days=submit_key_window())
+
+
+def _events() -> Events:
+    from airflow_aiflow.hooks.aiflow import AiflowHook
+
+    return AiflowHook().events()
+
+
+def _words(runs: Any) -> Any:
+    from airflow_aiflow.api.airflow_runs import AirflowRuns
+
+    return AirflowRuns().words(runs)

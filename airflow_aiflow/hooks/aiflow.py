@@ -29,7 +29,10 @@ if TYPE_CHECKING:
     from airflow_aiflow.runtime.guard import GuardPlan
     from airflow_aiflow.runtime.session import Services
     from airflow_aiflow.storage.payload_cipher import PayloadCipher
+    from airflow_aiflow.storage.postgres_events import PostgresEvents
     from airflow_aiflow.storage.postgres_figures import PostgresFigures
+    from airflow_aiflow.storage.postgres_runs import PostgresRuns
+    from airflow_aiflow.storage.postgres_submissions import PostgresSubmissions
     from airflow_aiflow.storage.s3 import S3ArtifactStore
     from airflow_aiflow.storage.s3_settings import S3Settings
 
@@ -112,6 +115,40 @@ class AiflowHook(BaseHook):
         """
         conn_id = self._ledger_conn_id or self.settings.ledger_conn_id
         return _once_per_process("figures", conn_id, lambda: open_figures(conn_id))
+
+    def submissions(self) -> PostgresSubmissions:
+        """
+        Give what clients hand in, with the pool of this process.
+
+        :raises AiflowConfigError: if the connection is not there or of another type.
+        """
+        from airflow_aiflow.storage.postgres_submissions import PostgresSubmissions
+
+        return self._on_ledger("submissions", PostgresSubmissions.connect)
+
+    def runs(self) -> PostgresRuns:
+        """
+        Give runs as people read them, with the pool of this process.
+
+        :raises AiflowConfigError: if the connection is not there or of another type.
+        """
+        from airflow_aiflow.storage.postgres_runs import PostgresRuns
+
+        return self._on_ledger("runs", PostgresRuns.connect)
+
+    def events(self) -> PostgresEvents:
+        """
+        Give the events of runs, with the pool of this process.
+
+        :raises AiflowConfigError: if the connection is not there or of another type.
+        """
+        from airflow_aiflow.storage.postgres_events import PostgresEvents
+
+        return self._on_ledger("events", lambda dsn: PostgresEvents.connect(dsn, self.cipher()))
+
+    def _on_ledger(self, kind: str, connect: Callable[[str], T]) -> T:
+        conn_id = self._ledger_conn_id or self.settings.ledger_conn_id
+        return _once_per_process(kind, conn_id, lambda: connect(_ledger_conninfo(conn_id)))
 
     def artifact_store(self) -> ArtifactStore:
         """

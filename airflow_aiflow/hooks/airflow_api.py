@@ -48,6 +48,13 @@ class AirflowApi:
         if login is None:
             self._authorize(password)
 
+    @property
+    def credentials(self) -> dict[str, str]:
+        """How another client of the same server signs in: a token, or login and password."""
+        if self._login is None:
+            return {"token": self._password}
+        return {"login": self._login, "password": self._password}
+
     def close(self) -> None:
         """Give the connection back."""
         self._client.close()

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from airflow_aiflow.storage.postgres_doubts import PostgresDoubts
     from airflow_aiflow.storage.postgres_recovery import PostgresRecovery
+    from airflow_aiflow.storage.postgres_submissions import PostgresSubmissions
 
 LEDGER = ("the ledger", "postgresql://aiflow:PASSWORD@HOST:5432/aiflow")
 API = ("Airflow's REST API", "http://USER:PASSWORD@HOST:8080")
@@ -27,16 +28,18 @@ class Doors:
 
     :param ledger: knows what stalls.
     :param doubts: knows what somebody should decide.
+    :param submissions: what clients handed in.
     :param api: asks and tells Airflow.
     """
 
     ledger: PostgresRecovery
     doubts: PostgresDoubts
+    submissions: PostgresSubmissions
     api: AirflowApi
 
     def close(self) -> None:
         """Give the connections back."""
-        for one in (self.ledger, self.doubts, self.api):
+        for one in (self.ledger, self.doubts, self.submissions, self.api):
             one.close()
 
 
@@ -76,6 +79,7 @@ def _conn_ids(ledger_conn_id: str | None, api_conn_id: str | None) -> tuple[str,
 def _doors(ledger: Connection, api: Connection) -> Doors:
     from airflow_aiflow.storage.postgres_doubts import PostgresDoubts
     from airflow_aiflow.storage.postgres_recovery import PostgresRecovery
+    from airflow_aiflow.storage.postgres_submissions import PostgresSubmissions
 
     dsn = ledger_conninfo(ledger)
     opened = api_of(
@@ -88,4 +92,4 @@ def _doors(ledger: Connection, api: Connection) -> Doors:
         password=api.password,
         extra=api.extra_dejson,
     )
-    return Doors(PostgresRecovery.connect(dsn), PostgresDoubts.connect(dsn), opened)
+    return Doors(PostgresRecovery.connect(dsn), PostgresDoubts.connect(dsn), PostgresSubmissions.connect(dsn), opened)

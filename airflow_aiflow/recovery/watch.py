@@ -16,10 +16,12 @@ from typing import Protocol
 from airflow_aiflow.durable.attempt import Owner
 from airflow_aiflow.durable.recover import RecoveryPolicy
 from airflow_aiflow.durable.recovery_port import RecoveryLedger
+from airflow_aiflow.durable.submission import Submissions
 from airflow_aiflow.exceptions import AiflowError, AirflowRefusedError, AirflowUnavailableError, LedgerUnavailableError
 from airflow_aiflow.hooks.airflow_api import AirflowApi
 from airflow_aiflow.recovery.one_pass import look, note
 from airflow_aiflow.recovery.outside import Outside
+from airflow_aiflow.recovery.unmade import make_unmade
 from airflow_aiflow.runtime.process import is_dead
 
 log = logging.getLogger(__name__)
@@ -51,6 +53,7 @@ class Watch:
     :param policy: the deployment's.
     :param untold: says whether somebody is still to hear of something; ``None``: there is nobody to tell.
     :param clock: gives seconds that only grow.
+    :param submissions: whose runs are made that a server left unmade; ``None``: nobody's.
     :param at_once: whether the first look is also one for what is looked at now and then: where it is the only one.
     """
 
@@ -59,6 +62,7 @@ class Watch:
     policy: RecoveryPolicy
     untold: Callable[[], bool] | None = None
     clock: Callable[[], float] = time.monotonic
+    submissions: Submissions | None = None
     at_once: bool = False
     _known: Sequence[Owner] = field(default=(), init=False)
     _last: dict[str, float] = field(default_factory=dict, init=False)
@@ -75,6 +79,8 @@ class Watch:
         :return: what has to be done, for people; ``None``: nothing, also where ledger or Airflow could not be asked.
         """
         try:
+            if self.submissions is not None and (made := make_unmade(self.submissions, self.api)):
+                log.info("aiflow: %d submissions had no run", made)
             found = look(self.ledger, self.api, self.policy)
             note(self.ledger, found.notes)
             self._known = found.owners

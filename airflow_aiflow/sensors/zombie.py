@@ -103,7 +103,9 @@ class ZombieRunSensor(BaseSensorOperator):
 
         with closing(open_doors(self.ledger_conn_id, self.api_conn_id)) as doors:
             untold = partial(somebody_waits, doors.ledger, doors.doubts) if self.tells else None
-            found = Watch(doors.ledger, doors.api, recovery_policy(self.policy), untold, at_once=True).finds()
+            policy = recovery_policy(self.policy)
+            watch = Watch(doors.ledger, doors.api, policy, untold, at_once=True, submissions=doors.submissions)
+            found = watch.finds()
         if found is not None:
             self.log.info("aiflow: %s", found)
         return found is not None

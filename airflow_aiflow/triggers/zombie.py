@@ -97,4 +97,4 @@ class ZombieRunTrigger(BaseTrigger):
         from airflow_aiflow.recovery.watch import Watch, somebody_waits
 
         untold = partial(somebody_waits, doors.ledger, doors.doubts) if self.tells else None
-        return Watch(doors.ledger, doors.api, recovery_policy(self.policy), untold)
+        return Watch(doors.ledger, doors.api, recovery_policy(self.policy), untold, submissions=doors.submissions)

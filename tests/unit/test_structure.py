@@ -57,7 +57,9 @@ ALLOWED: dict[str, set[str]] = {
     "plugin": DOMAIN | {"api", "config", "hooks", "links", "runtime", "ui", "xcom"},
     "local": DOMAIN | {"storage"},
     "demo": WORK | {"local"},
-    "cli": WORK | {"config", "hooks", "local", "demo", "recovery"},  # hooks: Airflow's REST API, without Airflow
+    "client": set(),  # users' programs have it without anything else of ours
+    # hooks: Airflow's REST API, without Airflow
+    "cli": WORK | {"client", "config", "hooks", "local", "demo", "recovery"},
 }
 
 #: Against the direction, and only when a function runs: `Flow.from_context` is an author's door to what the hook puts
@@ -73,6 +75,10 @@ AIRFLOW_DOORS: dict[str, set[str] | None] = {
     "airflow.listeners.hookimpl": None,
     "airflow.configuration": {"config"},
     "airflow.api_fastapi": {"api"},
+    # The API server has Airflow's own database, and makes runs by Airflow's own code.
+    "airflow.models": {"api"},
+    "airflow.serialization": {"api"},
+    "airflow.utils": {"api"},
 }
 #: It runs Airflow itself.
 RUNS_AIRFLOW = {"local"}

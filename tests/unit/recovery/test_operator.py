@@ -15,6 +15,9 @@ from tests.unit.recovery.doubles import AirflowDouble, LedgerDouble, stalled
 class NoDoubts:
     """Nobody has any."""
 
+    def number(self) -> int:
+        return 0
+
     def untold(self, **how: Any) -> list[Any]:
         return []
 

@@ -206,6 +206,7 @@ class DoorsDouble:
     ledger: LedgerDouble
     api: AirflowDouble
     doubts: Any = None
+    submissions: Any = None
     closed: bool = False
 
     def close(self) -> None:

@@ -1,0 +1,104 @@
+"""The JSON of submissions, both ways."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+from airflow_aiflow.durable.submission import KEY_LIMIT, Submission, SubmissionState
+from airflow_aiflow.durable.submitting import Standing
+
+
+class SubmissionBody(BaseModel):
+    """What a client hands in."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"pipeline": "answer", "input": {"question": "What is due?"}}]},
+    )
+
+    pipeline: str = Field(min_length=1, max_length=250, description="The DAG.")
+    input: dict[str, Any] = Field(default_factory=dict, description="The DAG's params.")
+    idempotency_key: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=KEY_LIMIT,
+        description="One task for one key. May be given as the header Idempotency-Key; one of both is needed.",
+    )
+    labels: dict[str, str] = Field(default_factory=dict, description="Names and values to find it by.")
+    priority: int = Field(default=0, ge=-1000, le=1000, description="Greater first, where runs wait to be made.")
+    deadline: AwareDatetime | None = Field(default=None, description="After which a run that was not made is not.")
+
+
+class SubmissionLinks(BaseModel):
+    """Where else to look."""
+
+    self: str
+    result: str
+    events: str
+    run: str
+
+
+class SubmissionView(BaseModel):
+    """A submission as it stands."""
+
+    submission_id: UUID
+    pipeline: str
+    state: SubmissionState
+    pause_reason: str | None = None
+    waits_for: list[int] = Field(default=[], description="Numbers in the in-doubt inbox that wait for a person.")
+    idempotency_key: str
+    labels: dict[str, str]
+    created_at: datetime
+    finished_at: datetime | None
+    run_id: str
+    attempts: int = Field(description="Attempts of its durable tasks so far.")
+    steps: int = Field(description="Recorded steps of its current generations.")
+    calls: int = Field(description="Model calls among them.")
+    cost: Decimal = Field(description="Of those calls whose price is known, in US dollars.")
+    error: str | None = Field(default=None, description="Why no run could be made.")
+    links: SubmissionLinks
+
+
+class SubmissionPage(BaseModel):
+    """One page, the newest first."""
+
+    submissions: list[SubmissionView]
+    next: str | None = Field(description="The next page; null: this is the last one.")
+
+
+def view_of(standing: Standing, base: str) -> SubmissionView:
+    """
+    Show a submission.
+
+    :param standing: as it stands.
+    :param base: the path of the API, up to its version.
+    """
+    one = standing.submission
+    own = f"{base}/submissions/{one.submission_id}"
+    return SubmissionView(
+        submission_id=one.submission_id,
+        pipeline=one.pipeline,
+        state=one.state,
+        pause_reason=standing.pause_reason,
+        waits_for=list(standing.waits_for),
+        idempotency_key=one.key,
+        labels=dict(one.labels),
+        created_at=one.created_at,
+        finished_at=one.finished_at,
+        run_id=one.run_id,
+        attempts=standing.attempts,
+        steps=standing.steps,
+        calls=standing.calls,
+        cost=standing.cost,
+        error=one.refused,
+        links=SubmissionLinks(self=own, result=f"{own}/result", events=f"{own}/events", run=_run_page(one)),
+    )
+
+
+def _run_page(one: Submission) -> str:
+    return f"/dags/{one.pipeline}/runs/{one.run_id}"

@@ -1,0 +1,278 @@
+"""
+``/aiflow/api/v1/submissions``: hand work in, go away, come back.
+
+The answer to a submit is sent once the outbox row is on disk; the run is made right after it, by the same server, or by
+recovery where that server dies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any
+from uuid import UUID
+
+from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
+from fastapi import APIRouter, BackgroundTasks, Header, HTTPException, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import JSONResponse
+from pydantic import AwareDatetime
+
+from airflow_aiflow.api.problem import problem
+from airflow_aiflow.api.rights import SignedIn, may, readable, require
+from airflow_aiflow.api.submission_models import SubmissionBody, SubmissionPage, SubmissionView, view_of
+from airflow_aiflow.durable.submission import KEY_LIMIT, Filter, Submission, SubmissionRequest, SubmissionState
+from airflow_aiflow.durable.submitting import IllegalMoveError, KeyInUseError, Standing, SubmissionService
+
+log = logging.getLogger(__name__)
+
+#: Seconds after which a client should ask again, by how often it has asked: doubled, and then this.
+ASK_AGAIN = (1, 2, 4, 8, 10)
+
+#: Longest long poll, in seconds: proxies close silent connections after a minute or half of one.
+LONGEST_WAIT = 25.0
+
+#: Seconds between two looks during a long poll.
+LOOK_SECONDS = 0.5
+
+#: Submissions of one page.
+LONGEST_PAGE = 100
+
+MISSING = "there is no such submission, or it is not yours to see"
+
+PROBLEM: dict[str, Any] = {"content": {"application/problem+json": {}}}
+#: What the routes may answer beside their own answers.
+ERRORS: dict[int | str, dict[str, Any]] = {
+    401: {"description": "No valid token or cookie.", **PROBLEM},
+    403: {"description": "Allowed to read, and no more.", **PROBLEM},
+    404: {"description": "Not there, or not yours to see.", **PROBLEM},
+    422: {"description": "Malformed; `errors` points to the parts.", **PROBLEM},
+    503: {"description": "The ledger can't be asked now.", **PROBLEM},
+}
+
+
+def _base(request: Request) -> str:
+    return f"{request.scope.get('root_path', '')}/api/v1"
+
+
+class SubmissionRoutes:
+    """
+    Serve submissions.
+
+    :param service: gives what takes them; asked at the first request.
+    :param wait: waits some seconds.
+    """
+
+    def __init__(
+        self, service: Callable[[], SubmissionService], wait: Callable[[float], Awaitable[None]] = asyncio.sleep
+    ) -> None:
+        self._service = service
+        self._wait = wait
+
+    def router(self) -> APIRouter:
+        """Give the routes, to be included into an app."""
+        routes = APIRouter(prefix="/api/v1/submissions", tags=["submissions"], responses=ERRORS)
+        in_use, ended = _conflict("The key is another task's."), _conflict("It is not in a state for that.")
+        one = "/{submission_id}"
+        routes.add_api_route(
+            "", self.submit, methods=["POST"], status_code=202, response_model=SubmissionView, responses=in_use
+        )
+        routes.add_api_route("", self.listed, methods=["GET"], response_model=SubmissionPage)
+        routes.add_api_route(one, self.shown, methods=["GET"], response_model=SubmissionView)
+        routes.add_api_route(f"{one}/result", self.result, methods=["GET"], responses=ended)
+        for word, move in (("cancel", self.cancel), ("retry", self.retry)):
+            routes.add_api_route(
+                f"{one}:{word}", move, methods=["POST"], response_model=SubmissionView, responses=ended
+            )
+        return routes
+
+    async def submit(
+        self,
+        body: SubmissionBody,
+        user: SignedIn,
+        request: Request,
+        after: BackgroundTasks,
+        idempotency_key: Annotated[str | None, Header(max_length=KEY_LIMIT)] = None,
+    ) -> Response:
+        """Hand in a task. The same key and input find the task that is there: 200 and how it stands."""
+        missing = f"there is no pipeline {body.pipeline!r}, or it is not yours to see"
+        key = _one_key(body.idempotency_key, idempotency_key)
+        await require(user, "POST", body.pipeline, missing=missing)
+        try:
+            wanted = _wanted(body, str(user.get_id()), key)
+            one, new = await run_in_threadpool(self._service().submit, wanted)
+        except LookupError as error:
+            raise HTTPException(404, missing) from error
+        except KeyInUseError as error:
+            return problem(
+                409,
+                str(error),
+                submission_id=str(error.submission.submission_id),
+                fingerprint=error.submission.fingerprint.hex(),
+                given=error.given.hex(),
+            )
+        if not one.made and not one.state.finished:
+            after.add_task(_make, self._service(), one)
+        standing = Standing(one) if new else await run_in_threadpool(self._service().standing, one)
+        return _answer(request, standing, 202 if new else 200, after)
+
+    async def listed(
+        self,
+        user: SignedIn,
+        request: Request,
+        pipeline: Annotated[str | None, Query(max_length=250)] = None,
+        state: SubmissionState | None = None,
+        label: Annotated[str | None, Query(description="name:value", pattern="^[^:]+:", max_length=201)] = None,
+        since: AwareDatetime | None = None,
+        until: AwareDatetime | None = None,
+        mine: bool = False,
+        cursor: UUID | None = None,
+        limit: Annotated[int, Query(ge=1, le=LONGEST_PAGE)] = 50,
+    ) -> Any:
+        """List submissions of the pipelines that you may read, the newest first."""
+        allowed = await run_in_threadpool(readable, user)
+        name, _, value = (label or "").partition(":")
+        wanted = Filter(
+            users=(str(user.get_id()),) if mine else None,
+            pipelines=tuple(one for one in allowed if pipeline in (None, one)),
+            state=state,
+            label=(name, value) if label else None,
+            since=since,
+            until=until,
+            after=cursor,
+            limit=limit,
+        )
+        page = await run_in_threadpool(self._service().page, wanted)
+        following = None
+        if len(page) == limit:
+            following = request.url.include_query_params(cursor=str(page[-1].submission.submission_id)).query
+        return {
+            "submissions": [view_of(each, _base(request)) for each in page],
+            "next": None if following is None else f"{_base(request)}/submissions?{following}",
+        }
+
+    async def shown(
+        self,
+        submission_id: UUID,
+        user: SignedIn,
+        request: Request,
+        wait: Annotated[float, Query(ge=0, le=LONGEST_WAIT, description="Seconds to wait for a change.")] = 0,
+        if_none_match: Annotated[str | None, Header()] = None,
+    ) -> Response:
+        """Tell how a submission stands; with `wait` only once it has ended, or with the last ETag has changed."""
+        one = await self._found(user, submission_id)
+        waited = 0.0
+        while True:
+            standing = await run_in_threadpool(self._service().standing, one)
+            one = standing.submission
+            answer = _answer(request, standing, 200)
+            same = answer.headers["ETag"] == if_none_match
+            news = one.state.finished if if_none_match is None else not same
+            if news or waited >= wait or await request.is_disconnected():
+                break
+            await self._wait(LOOK_SECONDS)
+            waited += LOOK_SECONDS
+        if same:
+            kept = {name: answer.headers[name] for name in ("ETag", "Retry-After", "Cache-Control")}
+            return Response(status_code=304, headers=kept)
+        return answer
+
+    async def result(self, submission_id: UUID, user: SignedIn, request: Request) -> Response:
+        """Give what the pipeline's result task returned."""
+        one = await self._found(user, submission_id)
+        if not await run_in_threadpool(may, user, "GET", one.pipeline, DagAccessEntity.XCOM):
+            raise HTTPException(403, "you may see how it stands, and not its results")
+        one = (await run_in_threadpool(self._service().standing, one)).submission
+        if one.state is not SubmissionState.SUCCEEDED:
+            again = {} if one.state.finished else {"Retry-After": str(_again(request))}
+            return problem(409, f"it is {one.state.value}", again, state=one.state.value)
+        return await run_in_threadpool(_result, self._service(), one, request.headers)
+
+    async def cancel(self, submission_id: UUID, user: SignedIn, request: Request) -> Response:
+        """End it; asked twice it is done once. What has an outcome keeps it."""
+        return await self._moved(submission_id, user, request, self._service().cancel)
+
+    async def retry(self, submission_id: UUID, user: SignedIn, request: Request) -> Response:
+        """Run a finished one again: what is recorded replays."""
+        return await self._moved(submission_id, user, request, self._service().retry)
+
+    async def _moved(
+        self, submission_id: UUID, user: BaseUser, request: Request, move: Callable[[Submission], None]
+    ) -> Response:
+        one = await self._found(user, submission_id)
+        await require(user, "PUT", one.pipeline, missing=MISSING)
+        one = (await run_in_threadpool(self._service().standing, one)).submission
+        try:
+            await run_in_threadpool(move, one)
+        except IllegalMoveError as error:
+            return problem(409, str(error), state=one.state.value)
+        return _answer(request, await run_in_threadpool(self._service().standing, one), 200)
+
+    async def _found(self, user: BaseUser, submission_id: UUID) -> Submission:
+        one = await run_in_threadpool(self._service().get, submission_id)
+        if one is None or not await run_in_threadpool(may, user, "GET", one.pipeline):
+            raise HTTPException(404, MISSING)
+        return one
+
+
+def _conflict(what: str) -> dict[int | str, dict[str, Any]]:
+    return {409: {"description": what, **PROBLEM}}
+
+
+def _one_key(in_body: str | None, in_header: str | None) -> str:
+    if in_body and in_header and in_body != in_header:
+        raise HTTPException(422, "idempotency_key and the header Idempotency-Key differ")
+    key = in_body or in_header
+    if key is None:
+        raise HTTPException(422, "give idempotency_key, or the header Idempotency-Key: a repeat finds its task by it")
+    return key
+
+
+def _wanted(body: SubmissionBody, user: str, key: str) -> SubmissionRequest:
+    return SubmissionRequest(
+        user=user,
+        pipeline=body.pipeline,
+        input=body.input,
+        key=key,
+        labels=body.labels,
+        priority=body.priority,
+        deadline=body.deadline,
+    )
+
+
+def _make(service: SubmissionService, one: Submission) -> None:
+    try:
+        service.make(one)
+    except Exception as error:  # the row is there: recovery makes the run
+        log.warning("aiflow: the run of submission %s was not made yet: %s", one.submission_id, error)
+
+
+def _answer(request: Request, standing: Standing, status: int, after: BackgroundTasks | None = None) -> JSONResponse:
+    view = view_of(standing, _base(request)).model_dump(mode="json")
+    text = json.dumps(view, sort_keys=True)
+    headers = {
+        "ETag": f'"{hashlib.sha256(text.encode()).hexdigest()[:32]}"',
+        "Cache-Control": "no-cache, private",
+        "Location": view["links"]["self"],
+        "Retry-After": str(_again(request)),
+    }
+    return JSONResponse(view, status, headers=headers, background=after)
+
+
+def _again(request: Request) -> int:
+    """Say when to ask again: a client tells by ``X-Aiflow-Asked`` how often it has."""
+    try:
+        asked = int(request.headers.get("X-Aiflow-Asked", "0"))
+    except ValueError:
+        asked = 0
+    return ASK_AGAIN[max(0, min(asked, len(ASK_AGAIN) - 1))]
+
+
+def _result(service: SubmissionService, one: Submission, headers: Any) -> Response:
+    from airflow_aiflow.api.result_body import result_response
+
+    return result_response(service.result(one), headers)

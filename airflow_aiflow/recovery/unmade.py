@@ -1,0 +1,93 @@
+"""
+Make the DAG runs of submissions that a server wrote down and died.
+
+Through Airflow's REST API, as everything that recovery does. The run's id follows from the submission's key: whoever
+makes it second is told that it is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from airflow_aiflow.durable.run_view import ExecutionView
+from airflow_aiflow.durable.submission import Submission, Submissions
+from airflow_aiflow.durable.submitting import SubmissionService
+from airflow_aiflow.exceptions import AirflowRefusedError, SubmissionRefusedError
+from airflow_aiflow.hooks.airflow_api import AirflowApi, run_path
+
+#: Seconds that the server which wrote a row gets to make its run.
+OWN_SECONDS = 10.0
+
+
+class RestRuns:
+    """
+    Make runs through Airflow's REST API; the rest is for the server.
+
+    :param api: Airflow's.
+    """
+
+    def __init__(self, api: AirflowApi) -> None:
+        self._api = api
+
+    def make(self, submission: Submission) -> None:
+        """
+        Make the run, or find it made.
+
+        :raises LookupError: if the DAG is gone.
+        :raises SubmissionRefusedError: if it can't be made.
+        :raises AirflowRefusedError: if Airflow refuses for another reason: the next pass tries again.
+        """
+        body: Mapping[str, Any] = {
+            "dag_run_id": submission.run_id,
+            "logical_date": None,
+            "conf": dict(submission.input),
+            "note": f"submission {submission.submission_id} of {submission.user}",
+        }
+        path = run_path(submission.pipeline, submission.run_id).rpartition("/")[0]
+        try:
+            self._api.request("POST", path, body=body)
+        except AirflowRefusedError as error:
+            if error.status == 409:
+                return
+            if error.status == 404:
+                raise LookupError(f"there is no pipeline {submission.pipeline!r}") from error
+            if error.status in (400, 422):
+                raise SubmissionRefusedError(f"{submission.pipeline}: no run can be made: {error}") from error
+            raise
+
+    def end(self, submission: Submission) -> None:
+        """End the run of one that was cancelled while it was made."""
+        self._api.request("PATCH", run_path(submission.pipeline, submission.run_id), body={"state": "failed"})
+
+    def check(self, pipeline: str, given: Any) -> None:
+        """Refuse nothing: what stands in the ledger was checked."""
+
+    def look(self, submission: Submission) -> None:
+        """Tell nothing."""
+
+    def again(self, submission: Submission, *, only_failed: bool) -> bool:
+        """Run nothing again."""
+        return False
+
+    def result(self, submission: Submission) -> Any:
+        """Give nothing."""
+        raise LookupError("results are read in Airflow's API server")
+
+
+class _NoExecutions:
+    """Read nothing: what has no run has no executions."""
+
+    def executions(self, dag_id: str, run_id: str) -> list[ExecutionView]:
+        return []
+
+
+def make_unmade(submissions: Submissions, api: AirflowApi) -> int:
+    """
+    Make the runs that nobody made.
+
+    :param submissions: the ledger's.
+    :param api: Airflow's.
+    :return: how many rows there were.
+    """
+    return SubmissionService(submissions, _NoExecutions(), RestRuns(api), window_days=1).heal(older_than=OWN_SECONDS)

@@ -1,0 +1,146 @@
+"""One app on a real ledger; Airflow's runs and users are stand-ins here, real ones in tests/airflow."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from airflow_aiflow.api import event_routes, rights, submission_routes
+from airflow_aiflow.api.event_hub import EventHub
+from airflow_aiflow.api.event_routes import EventRoutes
+from airflow_aiflow.api.problem import install
+from airflow_aiflow.api.submission_routes import SubmissionRoutes
+from airflow_aiflow.durable.submission import Submission
+from airflow_aiflow.durable.submitting import SubmissionService
+from airflow_aiflow.exceptions import SubmissionRefusedError
+from airflow_aiflow.local.postgres import PostgresServer
+from airflow_aiflow.storage.migrate import upgrade
+from airflow_aiflow.storage.postgres_events import PostgresEvents
+from airflow_aiflow.storage.postgres_runs import PostgresRuns
+from airflow_aiflow.storage.postgres_submissions import PostgresSubmissions
+
+URL = "/aiflow/api/v1/submissions"
+BODY = {"pipeline": "answer", "input": {"question": "why?"}, "idempotency_key": "k1"}
+
+
+@dataclass
+class FakeRun:
+    state: str = "queued"
+
+
+@dataclass
+class FakeRuns:
+    """Be Airflow, with one DAG."""
+
+    runs: dict[str, FakeRun] = field(default_factory=dict)
+    results: dict[str, Any] = field(default_factory=dict)
+    cleared: list[tuple[str, bool]] = field(default_factory=list)
+    away: bool = False
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def check(self, pipeline: str, given: Mapping[str, Any]) -> None:
+        if pipeline not in ("answer", "secret"):
+            raise LookupError(pipeline)
+        unknown = set(given) - {"question"}
+        if unknown:
+            raise SubmissionRefusedError("unknown parameter", "/input/" + unknown.pop())
+
+    def make(self, submission: Submission) -> None:
+        if self.away:
+            raise ConnectionError("Airflow's database is away")
+        with self.lock:
+            self.runs.setdefault(submission.run_id, FakeRun())
+
+    def look(self, submission: Submission) -> FakeRun | None:
+        return self.runs.get(submission.run_id)
+
+    def end(self, submission: Submission) -> None:
+        if submission.run_id in self.runs:
+            self.runs[submission.run_id].state = "failed"
+
+    def again(self, submission: Submission, *, only_failed: bool) -> bool:
+        self.cleared.append((submission.run_id, only_failed))
+        self.runs[submission.run_id].state = "queued"
+        return submission.run_id in self.runs
+
+    def words(self, runs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
+        return {run: self.runs[run[1]].state for run in runs if run[1] in self.runs}
+
+    def result(self, submission: Submission) -> Any:
+        return self.results[submission.run_id]
+
+
+@dataclass(frozen=True)
+class User:
+    """Be a user; the name says what is allowed."""
+
+    name: str
+
+    def get_id(self) -> str:
+        return self.name
+
+
+class World:
+    """Hold one app and what is behind it."""
+
+    def __init__(self, dsn: str) -> None:
+        self.runs = FakeRuns()
+        self.submissions, self.reader = PostgresSubmissions.connect(dsn), PostgresRuns.connect(dsn)
+        self.service = SubmissionService(self.submissions, self.reader, self.runs, window_days=30)
+        self.user = User("ann")
+        self.waits: list[float] = []
+        self.on_wait: Callable[[], None] = lambda: None
+        self.dsn = dsn
+        self.events = PostgresEvents.connect(dsn)
+        self.hub = EventHub(lambda: self.events, self.runs.words)
+        app = FastAPI()
+        install(app)
+        app.include_router(SubmissionRoutes(lambda: self.service, self.wait).router())
+        app.include_router(EventRoutes(lambda: self.service, self.hub).router())
+        app.dependency_overrides[rights.signed_in] = lambda: self.user
+        self.server = server = FastAPI()
+        server.mount("/aiflow", app)  # as Airflow's API server does
+        self.client = TestClient(server, raise_server_exceptions=False)
+
+    async def wait(self, seconds: float) -> None:
+        self.waits.append(seconds)
+        self.on_wait()
+
+    def submit(self, **changes: Any) -> Any:
+        return self.client.post(URL, json=BODY | changes)
+
+
+@pytest.fixture(scope="module")
+def migrated(postgres_server: PostgresServer) -> str:
+    dsn = postgres_server.fresh_database()
+    upgrade(dsn)
+    return dsn
+
+
+@pytest.fixture
+def world(migrated: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    with psycopg.connect(migrated, autocommit=True) as connection:
+        connection.execute(
+            "truncate aiflow.submission, aiflow.execution, aiflow.attempt, aiflow.lease, aiflow.event cascade"
+        )
+    made = World(migrated)
+
+    def may(user: Any, method: str, dag_id: str, entity: object = None) -> bool:
+        allowed = {"ann": {"GET", "POST", "PUT"}, "reader": {"GET"}}.get(user.name, set())
+        return dag_id != "secret" and method in allowed
+
+    monkeypatch.setattr(rights, "may", may)
+    monkeypatch.setattr(submission_routes, "may", may)
+    monkeypatch.setattr(event_routes, "may", may)
+    monkeypatch.setattr(submission_routes, "readable", lambda user: ("answer",) if may(user, "GET", "answer") else ())
+    yield made
+    made.submissions.close()
+    made.reader.close()
+    made.events.close()

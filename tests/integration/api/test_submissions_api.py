@@ -1,0 +1,219 @@
+"""The routes of submissions: one task for one key, and nothing for who may not see it."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from tests.integration.api.conftest import URL, User, World
+
+
+def test_a_submit_is_answered_with_its_place_and_becomes_a_run(world: World) -> None:
+    answer = world.submit()
+    assert answer.status_code == 202, answer.text
+    view = answer.json()
+    assert (view["state"], view["pipeline"]) == ("queued", "answer")
+    assert answer.headers["Location"] == view["links"]["self"]
+    assert list(world.runs.runs) == [view["run_id"]]
+    shown = world.client.get(f"{URL}/{view['submission_id']}")
+    assert (shown.status_code, shown.json()["state"]) == (200, "queued")
+
+
+def test_twenty_equal_submits_are_one_run(world: World) -> None:
+    with ThreadPoolExecutor(20) as pool:
+        answers = list(pool.map(lambda _: world.submit(), range(20)))
+    assert {each.json()["submission_id"] for each in answers} == {answers[0].json()["submission_id"]}
+    assert sorted(each.status_code for each in answers) == [200] * 19 + [202]
+    assert len(world.runs.runs) == 1
+
+
+def test_the_key_may_come_as_a_header_and_must_come(world: World) -> None:
+    body = {"pipeline": "answer", "input": {"question": "why?"}}
+    by_header = world.client.post(URL, json=body, headers={"Idempotency-Key": "k1"})
+    assert by_header.status_code == 202
+    assert world.submit().json()["submission_id"] == by_header.json()["submission_id"]
+    for headers, changes in (({}, {}), ({"Idempotency-Key": "k2"}, {"idempotency_key": "k1"})):
+        refused = world.client.post(URL, json=body | changes, headers=headers)
+        assert refused.status_code == 422
+        assert refused.headers["Content-Type"] == "application/problem+json"
+
+
+def test_another_input_under_the_key_is_told_with_both_fingerprints(world: World) -> None:
+    first = world.submit()
+    other = world.submit(input={"question": "who?"})
+    assert other.status_code == 409
+    problem = other.json()
+    assert problem["submission_id"] == first.json()["submission_id"]
+    assert problem["fingerprint"] != problem["given"]
+    assert len(world.runs.runs) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "pointer"),
+    [
+        ({"input": {"bodi": 1}}, 422, "/input/bodi"),
+        ({"unknown": 1}, 422, "/unknown"),
+        ({"labels": {"a": 1}}, 422, "/labels/a"),
+        ({"labels": {"a": "x" * 101}}, 422, "/labels/a"),
+        ({"idempotency_key": "a\nb"}, 422, "/idempotency_key"),
+        ({"idempotency_key": "x" * 513}, 422, "/idempotency_key"),
+        ({"deadline": "2026-01-01T00:00:00"}, 422, "/deadline"),
+        ({"pipeline": "none"}, 404, None),
+        ({"pipeline": "secret"}, 404, None),
+    ],
+)
+def test_what_is_wrong_is_refused_before_anything_is_written(
+    world: World, changes: dict[str, Any], status: int, pointer: str | None
+) -> None:
+    answer = world.submit(**changes)
+    assert answer.status_code == status, answer.text
+    if pointer:
+        assert answer.json()["errors"][0]["pointer"] == pointer
+    assert world.client.get(URL).json()["submissions"] == []
+
+
+def test_another_users_key_is_another_task_and_who_may_not_see_sees_nothing(world: World) -> None:
+    mine = world.submit().json()
+    world.user = User("reader")
+    assert world.submit().status_code == 403
+    assert world.client.get(f"{URL}/{mine['submission_id']}").status_code == 200
+    assert world.client.post(f"{URL}/{mine['submission_id']}:cancel").status_code == 403
+    world.user = User("bob")
+    there = world.client.get(f"{URL}/{mine['submission_id']}")
+    nowhere = world.client.get(f"{URL}/01930000-0000-7000-8000-000000000000")
+    assert (there.status_code, there.content) == (404, nowhere.content)
+    for method, path in (("GET", "/result"), ("POST", ":cancel"), ("POST", ":retry")):
+        assert world.client.request(method, f"{URL}/{mine['submission_id']}{path}").status_code == 404
+    assert world.client.get(URL).json()["submissions"] == []
+    assert world.submit().status_code == 404
+
+
+def test_it_follows_its_run_to_the_result(world: World) -> None:
+    view = world.submit().json()
+    own, run = f"{URL}/{view['submission_id']}", world.runs.runs[view["run_id"]]
+    early = world.client.get(f"{own}/result")
+    assert (early.status_code, early.json()["state"]) == (409, "queued")
+    run.state = "running"
+    assert world.client.get(own).json()["state"] == "running"
+    run.state = "success"
+    world.runs.results[view["run_id"]] = {"answer": "because"}
+    assert world.client.get(own).json()["state"] == "succeeded"
+    result = world.client.get(f"{own}/result")
+    assert (result.status_code, result.json()) == (200, {"answer": "because"})
+    assert world.submit().json()["state"] == "succeeded"
+
+
+def test_a_result_is_given_from_where_a_client_was_cut_off(world: World) -> None:
+    view = world.submit().json()
+    world.runs.runs[view["run_id"]].state = "success"
+    world.runs.results[view["run_id"]] = "x" * 1000
+    url = f"{URL}/{view['submission_id']}/result"
+    whole = world.client.get(url)
+    rest = world.client.get(url, headers={"Range": "bytes=990-", "If-Range": whole.headers["ETag"]})
+    assert (rest.status_code, rest.content) == (206, whole.content[990:])
+    assert rest.headers["Content-Range"] == "bytes 990-1001/1002"
+    assert world.client.get(url, headers={"If-None-Match": whole.headers["ETag"]}).status_code == 304
+    assert world.client.get(url, headers={"Range": "bytes=5000-"}).status_code == 416
+    changed = world.client.get(url, headers={"Range": "bytes=990-", "If-Range": '"other"'})
+    assert (changed.status_code, changed.content) == (200, whole.content)
+
+
+def test_a_client_waits_for_news_and_not_for_ever(world: World) -> None:
+    view = world.submit().json()
+    own, run = f"{URL}/{view['submission_id']}", world.runs.runs[view["run_id"]]
+    first = world.client.get(own)
+    tag = {"If-None-Match": first.headers["ETag"]}
+    assert world.client.get(own, headers=tag).status_code == 304
+    assert world.client.get(own, params={"wait": 3}, headers=tag).status_code == 304
+    assert sum(world.waits) == 3
+
+    def begins() -> None:
+        run.state = "running"
+
+    world.on_wait = begins
+    news = world.client.get(own, params={"wait": 20}, headers=tag)
+    assert (news.status_code, news.json()["state"]) == (200, "running")
+    assert world.client.get(own, params={"wait": 60}).status_code == 422
+
+
+def test_when_to_ask_again_grows(world: World) -> None:
+    own = f"{URL}/{world.submit().json()['submission_id']}"
+    asked = [world.client.get(own, headers={"X-Aiflow-Asked": str(n)}).headers["Retry-After"] for n in range(6)]
+    assert asked == ["1", "2", "4", "8", "10", "10"]
+
+
+def test_cancel_ends_the_run_once(world: World) -> None:
+    view = world.submit().json()
+    own = f"{URL}/{view['submission_id']}"
+    for _ in range(2):
+        answer = world.client.post(f"{own}:cancel")
+        assert (answer.status_code, answer.json()["state"]) == (200, "cancelled"), answer.text
+    assert world.runs.runs[view["run_id"]].state == "failed"
+
+
+def test_what_has_succeeded_is_not_cancelled_and_reopened_by_retry_alone(world: World) -> None:
+    view = world.submit().json()
+    own, run = f"{URL}/{view['submission_id']}", world.runs.runs[view["run_id"]]
+    assert world.client.post(f"{own}:retry").status_code == 409
+    run.state = "success"
+    assert world.client.post(f"{own}:cancel").status_code == 409
+    run.state = "running"  # somebody cleared it in Airflow
+    assert world.client.get(own).json()["state"] == "succeeded"
+    assert world.client.post(f"{own}:retry").json()["state"] == "queued"
+    assert world.runs.cleared == [(view["run_id"], False)]
+
+
+def test_a_failed_one_comes_back_by_recovery_or_by_retry(world: World) -> None:
+    view = world.submit().json()
+    own, run = f"{URL}/{view['submission_id']}", world.runs.runs[view["run_id"]]
+    run.state = "failed"
+    assert world.client.get(own).json()["state"] == "failed"
+    run.state = "running"
+    assert world.client.get(own).json()["state"] == "running"
+    run.state = "failed"
+    assert world.client.post(f"{own}:retry").json()["state"] == "queued"
+    assert world.runs.cleared == [(view["run_id"], True)]
+
+
+def test_a_run_that_could_not_be_made_is_made_by_the_next_round(world: World) -> None:
+    world.runs.away = True
+    answer = world.submit()
+    assert answer.status_code == 202
+    assert world.runs.runs == {}
+    assert world.client.get(answer.json()["links"]["self"]).json()["state"] == "queued"
+    assert world.service.heal(older_than=3600) == 0
+    assert world.service.heal(older_than=0) == 1  # and Airflow is still away
+    world.runs.away = False
+    world.service.heal(older_than=0)
+    assert list(world.runs.runs) == [answer.json()["run_id"]]
+    assert world.service.heal(older_than=0) == 0
+
+
+def test_one_that_is_cancelled_before_its_run_is_made_gets_none(world: World) -> None:
+    world.runs.away = True
+    own = world.submit().json()["links"]["self"]
+    assert world.client.post(f"{own}:cancel").json()["state"] == "cancelled"
+    world.runs.away = False
+    world.service.heal(older_than=0)
+    assert world.runs.runs == {}
+
+
+def test_one_whose_deadline_is_over_gets_no_run(world: World) -> None:
+    own = world.submit(deadline="2020-01-01T00:00:00Z").json()["links"]["self"]
+    assert world.client.get(own).json()["state"] == "cancelled"
+    assert world.runs.runs == {}
+
+
+def test_pages_lead_to_each_other(world: World) -> None:
+    made = [world.submit(idempotency_key=str(n), labels={"n": str(n % 2)}).json()["submission_id"] for n in range(5)]
+    first = world.client.get(URL, params={"limit": 2}).json()
+    second = world.client.get(first["next"]).json()
+    third = world.client.get(second["next"]).json()
+    assert third["next"] is None
+    found = [each["submission_id"] for page in (first, second, third) for each in page["submissions"]]
+    assert sorted(found) == sorted(made)
+    odd = world.client.get(URL, params={"label": "n:1"}).json()["submissions"]
+    assert {each["submission_id"] for each in odd} == {made[1], made[3]}
+    assert world.client.get(URL, params={"label": "n"}).status_code == 422
