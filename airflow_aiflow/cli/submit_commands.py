@@ -1,0 +1,133 @@
+"""Carry out `aiflow submit | watch | cancel | submissions`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from airflow_aiflow.cli.api_address import VARIABLE, find_api
+from airflow_aiflow.cli.output import FINDING, OK, note, show, table
+from airflow_aiflow.client import AiflowClient, Event, SubmitError
+from airflow_aiflow.exceptions import AiflowConfigError, SubmissionRefusedError
+
+#: Characters of a progress bar.
+BAR = 30
+
+
+@contextmanager
+def _client(options: argparse.Namespace) -> Iterator[AiflowClient]:
+    api = find_api(options)
+    if api is None:
+        raise AiflowConfigError(
+            f"where is Airflow? Set {VARIABLE} to a connection of type http, as http://USER:PASSWORD@HOST:8080, or "
+            "start the embedded stack by `aiflow up`"
+        )
+    api.close()
+    signed: dict[str, Any] = dict(api.credentials)
+    with AiflowClient(api.base_url, **signed) as client:
+        try:
+            yield client
+        except SubmitError as error:
+            raise SubmissionRefusedError(str(error)) from error
+
+
+def submit(options: argparse.Namespace) -> int:
+    """Hand a task in; with ``--wait`` follow it and print its result."""
+    labels = dict(label.partition("=")[::2] for label in options.label)
+    with _client(options) as client:
+        one = client.submit(options.pipeline, _input(options.input), key=options.key, labels=labels)
+        if not options.wait:
+            show(options, one, f"{one['submission_id']}  {one['state']}")
+            return OK
+        note(f"aiflow: submission {one['submission_id']}; `aiflow watch` follows it if this is interrupted")
+        return _followed(options, client, one["submission_id"], result=True)
+
+
+def watch(options: argparse.Namespace) -> int:
+    """Follow a submission to its end."""
+    with _client(options) as client:
+        return _followed(options, client, str(options.id), result=False)
+
+
+def cancel(options: argparse.Namespace) -> int:
+    """End a submission."""
+    with _client(options) as client:
+        one = client.cancel(options.id)
+    show(options, one, f"{one['submission_id']}  {one['state']}")
+    return OK
+
+
+def listed(options: argparse.Namespace) -> int:
+    """List submissions."""
+    wanted = {"pipeline": options.pipeline, "state": options.state, "mine": options.mine or None}
+    filters = {name: value for name, value in wanted.items() if value is not None}
+    with _client(options) as client:
+        found = list(islice(client.list(**filters, limit=min(100, max(1, options.limit))), options.limit))
+    rows = [
+        (one["submission_id"], one["state"], one["pipeline"], one["created_at"][:19], one["pause_reason"] or "")
+        for one in found
+    ]
+    show(options, {"submissions": found}, table(rows) or "there are no submissions")
+    return OK
+
+
+def _followed(options: argparse.Namespace, client: AiflowClient, submission_id: str, *, result: bool) -> int:
+    client.get(submission_id)  # one that is not there is told at once
+    for event in client.stream(submission_id):
+        if not options.json and (line := _line(event)) is not None:
+            note(line)
+    one = client.get(submission_id)
+    if one["state"] != "succeeded":
+        show(options, one, f"{submission_id}  {one['state']}{': ' + one['error'] if one['error'] else ''}")
+        return FINDING
+    if not result:
+        show(options, one, f"{submission_id}  {one['state']}")
+        return OK
+    found = client.result(submission_id)
+    if isinstance(found, bytes):
+        sys.stdout.buffer.write(found)
+        sys.stdout.flush()
+    else:
+        print(json.dumps(found, ensure_ascii=False), flush=True)
+    return OK
+
+
+def _line(event: Event) -> str | None:
+    data = event.data
+    if event.name == "state":
+        return f"{data['state']}"
+    kind, said = data["kind"], data["data"] if isinstance(data["data"], dict) else {}
+    if kind == "progress":
+        return f"  {_bar(said.get('done'), said.get('total'))} {said.get('message') or ''}".rstrip()
+    name = said.get("name")
+    return f"  {data['task_id']}: {kind}{' ' + str(name) if name else ''}"
+
+
+def _bar(done: Any, total: Any) -> str:
+    if not isinstance(done, int) or not isinstance(total, int) or total <= 0:
+        return f"{done}"
+    full = round(BAR * min(1.0, done / total))
+    return f"[{'#' * full}{'.' * (BAR - full)}] {done}/{total}"
+
+
+def _input(text: str) -> dict[str, Any]:
+    where = "--input"
+    if text.startswith("@"):
+        where = "standard input" if text == "@-" else text[1:]
+        try:
+            text = sys.stdin.read() if text == "@-" else Path(text[1:]).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise SubmissionRefusedError(f"{where} can't be read: {error}") from error
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise SubmissionRefusedError(f"{where} is not JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise SubmissionRefusedError(f"{where} must be a JSON object: names and values of the DAG's params")
+    return found

@@ -1,0 +1,257 @@
+"""The client for ordinary code."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Self
+from uuid import UUID
+
+import httpx
+
+from airflow_aiflow.client import protocol
+from airflow_aiflow.client.protocol import Event, EventReader, SubmissionFailedError, SubmitError
+
+#: What is lost with a connection, and may be asked again.
+LOST = (httpx.TransportError,)
+
+
+class AiflowClient:
+    """
+    Speak to one Airflow.
+
+    :param base_url: its address, such as ``https://airflow.example.com``.
+    :param token: a token of Airflow's; or
+    :param login: a user's name and
+    :param password: password, for which a token is fetched.
+    :param patience: seconds for which a server that can't be reached is asked again.
+    :param transport: of httpx, for tests and special routes.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        token: str | None = None,
+        login: str | None = None,
+        password: str | None = None,
+        patience: float = 120.0,
+        transport: httpx.BaseTransport | None = None,
+        wait: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._base = base_url.rstrip("/")
+        self._api = protocol.address(base_url)
+        self._login, self._password = login, password
+        self._patience, self._pause, self._clock = patience, wait, clock
+        self._http = httpx.Client(timeout=protocol.TIMEOUT, transport=transport)
+        if token is not None:
+            self._http.headers["Authorization"] = f"Bearer {token}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the connection back. The tasks go on."""
+        self._http.close()
+
+    def submit(
+        self,
+        pipeline: str,
+        input: Mapping[str, Any] | None = None,
+        *,
+        key: str | None = None,
+        window: timedelta | None = timedelta(days=1),
+        **more: Any,
+    ) -> dict[str, Any]:
+        """
+        Hand in a task, or find the one that is there.
+
+        :param pipeline: the DAG.
+        :param input: its params.
+        :param key: idempotency key; ``None``: made from user, pipeline, input and time window.
+        :param window: in which equal submits without a key are one.
+        :param more: ``labels``, ``priority``, ``deadline``.
+        :return: how it stands.
+        :raises SubmitError: if it is refused.
+        """
+        given = dict(input or {})
+        key = key or protocol.make_key(self._login or "", pipeline, given, window, self._clock())
+        body = {"pipeline": pipeline, "input": given, "idempotency_key": key, **more}
+        found: dict[str, Any] = self._ask("POST", "/submissions", json=body).json()
+        return found
+
+    def get(self, submission_id: str | UUID) -> dict[str, Any]:
+        """
+        Tell how a submission stands.
+
+        :param submission_id: which one.
+        """
+        found: dict[str, Any] = self._ask("GET", f"/submissions/{UUID(str(submission_id))}").json()
+        return found
+
+    def list(self, **filters: Any) -> Iterator[dict[str, Any]]:
+        """
+        List submissions, the newest first, page by page.
+
+        :param filters: ``pipeline``, ``state``, ``label``, ``since``, ``until``, ``mine``.
+        """
+        params: dict[str, Any] = dict(filters)
+        while True:
+            page = self._ask("GET", "/submissions", params=params).json()
+            yield from page["submissions"]
+            if page["next"] is None:
+                return
+            params["cursor"] = page["submissions"][-1]["submission_id"]
+
+    def cancel(self, submission_id: str | UUID) -> dict[str, Any]:
+        """
+        End a submission.
+
+        :param submission_id: which one.
+        """
+        found: dict[str, Any] = self._ask("POST", f"/submissions/{UUID(str(submission_id))}:cancel").json()
+        return found
+
+    def retry(self, submission_id: str | UUID) -> dict[str, Any]:
+        """
+        Run a finished submission again: what is recorded replays.
+
+        :param submission_id: which one.
+        """
+        found: dict[str, Any] = self._ask("POST", f"/submissions/{UUID(str(submission_id))}:retry").json()
+        return found
+
+    def wait(self, submission_id: str | UUID, *, timeout: float | None = None) -> dict[str, Any]:
+        """
+        Wait for the end, by long polls; a server that restarts meanwhile is waited for.
+
+        :param submission_id: which one.
+        :param timeout: seconds; ``None``: as long as it takes.
+        :return: how it stands.
+        :raises TimeoutError: if it has not ended in time; it goes on.
+        """
+        path = f"/submissions/{UUID(str(submission_id))}"
+        tag: str | None = None
+        until = None if timeout is None else self._clock() + timeout
+        while True:
+            left = protocol.POLL_SECONDS if until is None else min(protocol.POLL_SECONDS, until - self._clock())
+            if left <= 0:
+                raise TimeoutError(f"submission {submission_id} has not ended in {timeout:g} s; it goes on")
+            headers: dict[str, str] = {} if tag is None else {"If-None-Match": tag}
+            answer = self._ask("GET", path, params={"wait": left}, headers=headers, timeout=left + protocol.TIMEOUT)
+            tag = answer.headers["ETag"]
+            if answer.status_code != 304:
+                found: dict[str, Any] = answer.json()
+                if found["state"] in protocol.FINISHED:
+                    return found
+
+    def result(self, submission_id: str | UUID) -> Any:
+        """
+        Give the result of one that has succeeded.
+
+        :param submission_id: which one.
+        :return: JSON, decoded; of another media type the bytes.
+        :raises SubmitError: if it has none, or not yet (409).
+        """
+        answer = self._ask("GET", f"/submissions/{UUID(str(submission_id))}/result")
+        return answer.json() if "json" in answer.headers["Content-Type"] else answer.content
+
+    def submit_and_wait(
+        self, pipeline: str, input: Mapping[str, Any] | None = None, *, timeout: float | None = None, **more: Any
+    ) -> Any:
+        """
+        Hand in a task and give its result.
+
+        :param timeout: seconds for the end.
+        :param more: as for ``submit``.
+        :raises SubmissionFailedError: if it ended without one.
+        """
+        ended = self.wait(self.submit(pipeline, input, **more)["submission_id"], timeout=timeout)
+        if ended["state"] != "succeeded":
+            raise SubmissionFailedError(ended)
+        return self.result(ended["submission_id"])
+
+    def stream(self, submission_id: str | UUID, *, after: str | None = None) -> Iterator[Event]:
+        """
+        Follow a submission to its end; a broken stream is gone on with, without a gap or a repeat.
+
+        :param submission_id: which one.
+        :param after: the cursor of the last event that was seen.
+        """
+        url = f"{self._api}/submissions/{UUID(str(submission_id))}/events"
+        states: set[str] = set()
+        tried, began = 0, self._clock()
+        while True:
+            try:
+                for event in self._events(url, after):
+                    tried, began = 0, self._clock()
+                    after = event.cursor or after
+                    state = event.data.get("state") if event.name == "state" else None
+                    if state is None or state not in states:
+                        yield event
+                    if state in protocol.FINISHED:
+                        return
+                    states = {state} if state else states
+            except LOST:
+                if self._clock() - began > self._patience:
+                    raise
+            self._pause(protocol.pause_after(tried))
+            tried += 1
+
+    def _events(self, url: str, after: str | None) -> Iterator[Event]:
+        self._sign_in()
+        headers = {"Accept": "text/event-stream"} | ({} if after is None else {"Last-Event-ID": after})
+        with self._http.stream("GET", url, headers=headers, timeout=httpx.Timeout(protocol.SILENCE)) as answer:
+            if answer.status_code in protocol.AGAIN:
+                return
+            if answer.status_code != 200:
+                answer.read()
+                raise SubmitError(
+                    answer.status_code, protocol.problem_of(answer.content, answer.headers.get("Content-Type", ""))
+                )
+            reader = EventReader()
+            for line in answer.iter_lines():
+                yield from reader.line(line)
+
+    def _ask(self, method: str, path: str, **options: Any) -> httpx.Response:
+        """Ask until there is an answer: every request of ours may be repeated."""
+        began, tried = self._clock(), 0
+        while True:
+            try:
+                self._sign_in()
+                answer = self._http.request(method, f"{self._api}{path}", **options)
+            except LOST:
+                if self._clock() - began > self._patience:
+                    raise
+                said = None
+            else:
+                if answer.status_code == 401 and self._login is not None and tried == 0:
+                    self._http.headers.pop("Authorization", None)  # the token has run out
+                    tried += 1
+                    continue
+                late = self._clock() - began > self._patience
+                if answer.status_code < 400:
+                    return answer
+                if answer.status_code not in protocol.AGAIN or late:
+                    problem = protocol.problem_of(answer.content, answer.headers.get("Content-Type", ""))
+                    raise SubmitError(answer.status_code, problem)
+                said = answer.headers.get("Retry-After")
+            self._pause(protocol.pause_after(tried, said))
+            tried += 1
+
+    def _sign_in(self) -> None:
+        if "Authorization" in self._http.headers or self._login is None:
+            return
+        login = {"username": self._login, "password": self._password}
+        answer = self._http.post(f"{self._base}/auth/token", json=login)
+        if answer.status_code >= 400:
+            raise SubmitError(answer.status_code, {"detail": f"Airflow gave {self._login} no token"})
+        self._http.headers["Authorization"] = f"Bearer {answer.json()['access_token']}"
