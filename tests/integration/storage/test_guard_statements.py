@@ -30,9 +30,9 @@ def _ledger(dsn: str) -> Iterator[PostgresLedger]:
         yield ledger
 
 
-def said(dsn: str, name: str, lease: Lease, **params: float) -> bool:
+def said(dsn: str, name: str, lease: Lease, **params: float | str) -> bool:
     """Carry a statement out as the guard does; whether it found the lease."""
-    values = {"execution_id": lease.execution_pk, "fence": lease.fence} | params
+    values = {"execution_id": lease.execution_pk, "fence": lease.fence, "step": None} | params
     with psycopg.connect(dsn, autocommit=True, prepare_threshold=None) as connection:
         return bool(connection.execute(statement(name).encode(), values).fetchall())
 
@@ -64,10 +64,20 @@ def test_a_death_shortens_a_lease_and_never_lengthens_it(
     dsn: str, ledger: PostgresLedger, left: float, least: float, most: float
 ) -> None:
     lease = start(ledger).lease
-    assert said(dsn, "lapse", lease, left=left)
+    assert said(dsn, "lapse", lease, left=left, step="page")
     found = row(dsn, lease)
     assert found is not None
     assert least < found[0] <= most
+    assert found[2] == "page"  # where it died: no beat may have said so
+
+
+def test_a_death_between_steps_keeps_the_step_that_was_told(dsn: str, ledger: PostgresLedger) -> None:
+    lease = start(ledger).lease
+    ledger.beat(lease, ttl=5.0, idle=0.0, step="page")
+    assert said(dsn, "lapse", lease, left=1.0)
+    found = row(dsn, lease)
+    assert found is not None
+    assert found[2] == "page"
 
 
 @pytest.mark.parametrize("state", [ExecutionState.SUCCEEDED, ExecutionState.FAILED, ExecutionState.PAUSED])
