@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -29,7 +30,15 @@ def problem(status: int, detail: str, headers: Mapping[str, str] | None = None, 
     :param more: further members.
     """
     body = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": detail, **more}
-    return JSONResponse(body, status, headers=dict(headers or {}), media_type=MEDIA_TYPE)
+    return _Problem(body, status, headers=dict(headers or {}), media_type=MEDIA_TYPE)
+
+
+class _Problem(JSONResponse):
+    """Write ASCII: what is wrong may be a text that no encoding knows."""
+
+    def render(self, content: Any) -> bytes:
+        """Write the document."""
+        return json.dumps(content, separators=(",", ":")).encode("ascii")
 
 
 def install(app: FastAPI) -> None:

@@ -21,7 +21,7 @@ class SubmissionBody(BaseModel):
         json_schema_extra={"examples": [{"pipeline": "answer", "input": {"question": "What is due?"}}]},
     )
 
-    pipeline: str = Field(min_length=1, max_length=250, description="The DAG.")
+    pipeline: str = Field(min_length=1, max_length=250, pattern=r"^[\w.-]+$", description="The DAG.")
     input: dict[str, Any] = Field(default_factory=dict, description="The DAG's params.")
     idempotency_key: str | None = Field(
         default=None,

@@ -126,7 +126,9 @@ class SubmissionRoutes:
         request: Request,
         pipeline: Annotated[str | None, Query(max_length=250)] = None,
         state: SubmissionState | None = None,
-        label: Annotated[str | None, Query(description="name:value", pattern="^[^:]+:", max_length=201)] = None,
+        label: Annotated[
+            str | None, Query(description="name:value", pattern=r"^[^:\x00]+:[^\x00]*$", max_length=201)
+        ] = None,
         since: AwareDatetime | None = None,
         until: AwareDatetime | None = None,
         mine: bool = False,

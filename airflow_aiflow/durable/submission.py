@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from math import isfinite
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -26,6 +27,12 @@ RUN_ID_DIGITS = 32
 
 #: Labels of a submission, and characters of a name or value: they are for finding it again, not for data.
 LABELS, LABEL_LENGTH = 20, 100
+
+#: Levels of an input, one in the other: what reads and writes it goes down by calling itself.
+DEPTH = 64
+
+#: Years in which a deadline may lie: beyond them one may be written that can't be read again.
+DEADLINE_YEARS = range(2000, 9000)
 
 
 class SubmissionState(StrEnum):
@@ -112,6 +119,13 @@ class SubmissionRequest:
                 raise SubmissionRefusedError(
                     f"a label's name and value have at most {LABEL_LENGTH} characters", f"/labels/{pointer(name)}"
                 )
+        check_plain(self.labels, "/labels")
+        check_plain(self.input, "/input")
+        # The first and last days of the calendar have no time in UTC.
+        if self.deadline is not None and self.deadline.year not in DEADLINE_YEARS:
+            raise SubmissionRefusedError(
+                f"deadline must lie in the years {DEADLINE_YEARS[0]} to {DEADLINE_YEARS[-1]}", "/deadline"
+            )
 
     @property
     def identity(self) -> bytes:
@@ -141,6 +155,32 @@ def pointer(name: str) -> str:
     :param name: of a member.
     """
     return name.replace("~", "~0").replace("/", "~1")
+
+
+def check_plain(value: Any, where: str) -> None:
+    """
+    Refuse what Airflow's database can't keep: it would be taken here, and its run could never be made.
+
+    :param value: JSON, decoded.
+    :param where: JSON pointer of it.
+    :raises SubmissionRefusedError: at U+0000, a lone surrogate, a number that is none, or too many levels.
+    """
+    todo: list[tuple[Any, str, int]] = [(value, where, 0)]
+    while todo:
+        one, place, depth = todo.pop()
+        if depth > DEPTH:
+            raise SubmissionRefusedError(f"at most {DEPTH} levels are taken", place)
+        if isinstance(one, str):
+            if "\0" in one or any("\ud800" <= each <= "\udfff" for each in one):
+                raise SubmissionRefusedError("text must hold neither U+0000 nor a lone surrogate", place)
+        elif isinstance(one, float):
+            if not isfinite(one):
+                raise SubmissionRefusedError("a number must be finite", place)
+        elif isinstance(one, Mapping):
+            todo += [(name, f"{place}/{pointer(name)}", depth + 1) for name in one]
+            todo += [(each, f"{place}/{pointer(name)}", depth + 1) for name, each in one.items()]
+        elif isinstance(one, list):
+            todo += [(each, f"{place}/{number}", depth + 1) for number, each in enumerate(one)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,13 @@ from airflow_aiflow.durable.attempt import Owner
 from airflow_aiflow.durable.recover import RecoveryPolicy
 from airflow_aiflow.durable.recovery_port import RecoveryLedger
 from airflow_aiflow.durable.submission import Submissions
-from airflow_aiflow.exceptions import AiflowError, AirflowRefusedError, AirflowUnavailableError, LedgerUnavailableError
+from airflow_aiflow.exceptions import (
+    AiflowError,
+    AirflowRefusedError,
+    AirflowUnavailableError,
+    LedgerError,
+    LedgerUnavailableError,
+)
 from airflow_aiflow.hooks.airflow_api import AirflowApi
 from airflow_aiflow.recovery.one_pass import look, note
 from airflow_aiflow.recovery.outside import Outside
@@ -79,8 +85,7 @@ class Watch:
         :return: what has to be done, for people; ``None``: nothing, also where ledger or Airflow could not be asked.
         """
         try:
-            if self.submissions is not None and (made := make_unmade(self.submissions, self.api)):
-                log.info("aiflow: %d submissions had no run", made)
+            self._make_unmade()
             found = look(self.ledger, self.api, self.policy)
             note(self.ledger, found.notes)
             self._known = found.owners
@@ -96,6 +101,18 @@ class Watch:
                 raise
             log.warning("aiflow: this look is skipped, the next one makes up for it: %s", error)
         return None
+
+    def _make_unmade(self) -> None:
+        """Make what a server left unmade; a row that can't be read must not keep stalled runs from being found."""
+        if self.submissions is None:
+            return
+        try:
+            if made := make_unmade(self.submissions, self.api):
+                log.info("aiflow: %d submissions had no run", made)
+        except LedgerUnavailableError:
+            raise
+        except LedgerError as error:
+            log.error("aiflow: runs of submissions are not made: %s", error)
 
     def somebody_died(self) -> bool:
         """Say whether a process of this machine that was at work at the last look is gone; asks nobody."""
