@@ -51,7 +51,7 @@ class RunView:
 
 
 class NoResultError(LookupError):
-    """The run has no result, or not yet."""
+    """The run has no result any more."""
 
 
 class AirflowRuns:
@@ -162,7 +162,8 @@ class AirflowRuns:
         """
         Give the value that the result's task returned.
 
-        :raises NoResultError: if it returned nothing.
+        :return: ``None`` also where it returned nothing.
+        :raises NoResultError: if the run is gone.
         """
         with create_session() as session:
             run = _find(session, submission)
@@ -177,7 +178,7 @@ class AirflowRuns:
             values = [row.value for row in rows]
             mapped = bool(rows) and rows[0].map_index >= 0
         if not values:
-            raise NoResultError(f"task '{task_id}' returned nothing")
+            return None  # Airflow keeps no XCom of a task that returned nothing
         plain = [deserialize(value) for value in values]
         return plain if mapped else plain[0]
 

@@ -13,7 +13,7 @@ from fastapi.responses import Response
 from airflow_aiflow.api.problem import problem
 from airflow_aiflow.durable.artifact import ArtifactRef
 
-_RANGE = re.compile(r"bytes=(\d*)-(\d*)")
+_RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
 
 
 def result_response(value: Any, headers: Mapping[str, str]) -> Response:

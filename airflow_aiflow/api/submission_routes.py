@@ -83,7 +83,8 @@ class SubmissionRoutes:
         )
         routes.add_api_route("", self.listed, methods=["GET"], response_model=SubmissionPage)
         routes.add_api_route(one, self.shown, methods=["GET"], response_model=SubmissionView)
-        routes.add_api_route(f"{one}/result", self.result, methods=["GET"], responses=ended)
+        gone: dict[int | str, dict[str, Any]] = {410: {"description": "Its run was deleted.", **PROBLEM}}
+        routes.add_api_route(f"{one}/result", self.result, methods=["GET"], responses=ended | gone)
         for word, move in (("cancel", self.cancel), ("retry", self.retry)):
             routes.add_api_route(
                 f"{one}:{word}", move, methods=["POST"], response_model=SubmissionView, responses=ended
@@ -172,7 +173,7 @@ class SubmissionRoutes:
             standing = await run_in_threadpool(self._service().standing, one)
             one = standing.submission
             answer = _answer(request, standing, 200)
-            same = answer.headers["ETag"] == if_none_match
+            same = _is_known(answer.headers["ETag"], if_none_match)
             news = one.state.finished if if_none_match is None else not same
             if news or waited >= wait or await request.is_disconnected():
                 break
@@ -192,7 +193,10 @@ class SubmissionRoutes:
         if one.state is not SubmissionState.SUCCEEDED:
             again = {} if one.state.finished else {"Retry-After": str(_again(request))}
             return problem(409, f"it is {one.state.value}", again, state=one.state.value)
-        return await run_in_threadpool(_result, self._service(), one, request.headers)
+        try:
+            return await run_in_threadpool(_result, self._service(), one, request.headers)
+        except LookupError as error:
+            return problem(410, f"there is no result: {error}", state=one.state.value)
 
     async def cancel(self, submission_id: UUID, user: SignedIn, request: Request) -> Response:
         """End it; asked twice it is done once. What has an outcome keeps it."""
@@ -263,6 +267,11 @@ def _answer(request: Request, standing: Standing, status: int, after: Background
         "Retry-After": str(_again(request)),
     }
     return JSONResponse(view, status, headers=headers, background=after)
+
+
+def _is_known(tag: str, header: str | None) -> bool:
+    """Compare weakly (RFC 9110): a proxy that compresses makes the tag a weak one."""
+    return tag in [each.strip().removeprefix("W/") for each in (header or "").split(",")]
 
 
 def _again(request: Request) -> int:

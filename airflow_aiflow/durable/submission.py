@@ -247,6 +247,9 @@ class Submissions(Protocol):
         :return: the submission, and whether it is new. Whether the input is the same is for the caller to compare.
         """
 
+    def find(self, request: SubmissionRequest) -> Submission | None:
+        """Give the one whose key this is now; ``None``: it is free."""
+
     def get(self, submission_id: UUID) -> Submission | None:
         """Give one."""
 

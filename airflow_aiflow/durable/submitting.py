@@ -136,7 +136,14 @@ class SubmissionService:
         :raises SubmissionRefusedError: if it can't become a run; nothing is written.
         :raises KeyInUseError: if the key belongs to a request with another input.
         """
-        self._runs.check(request.pipeline, request.input)
+        try:
+            self._runs.check(request.pipeline, request.input)
+        except (LookupError, SubmissionRefusedError):
+            # A repeat finds its task, also where the DAG takes nothing new now.
+            known = self._submissions.find(request)
+            if known is None or known.fingerprint != request.fingerprint:
+                raise
+            return known, False
         found, new = self._submissions.submit(request, window_days=self._window_days)
         if found.fingerprint != request.fingerprint:
             raise KeyInUseError(found, request.fingerprint)
@@ -149,7 +156,8 @@ class SubmissionService:
 
         :param submission: not yet made.
         """
-        if submission.cancel_asked or submission.overdue:
+        # One that a server made which was killed before it could say so counts: it is noted, and ended where that is asked.
+        if (submission.cancel_asked or submission.overdue) and self._runs.look(submission) is None:
             self._submissions.moved(submission.submission_id, submission.state, SubmissionState.CANCELLED)
             return
         try:
@@ -193,6 +201,7 @@ class SubmissionService:
         :param submission: as it was seen last.
         """
         submission = self._submissions.get(submission.submission_id) or submission
+        self._end_late(submission)
         views = self._reader.executions(submission.pipeline, submission.run_id) if submission.made else []
         state, reason = self._seen(submission, views)
         if state is not submission.state and may_move(submission.state, state):
@@ -243,6 +252,7 @@ class SubmissionService:
         :raises IllegalMoveError: if it has succeeded or failed.
         """
         if submission.state is SubmissionState.CANCELLED:
+            self._end_late(submission)
             return
         if submission.state.finished:
             raise IllegalMoveError(f"it has {submission.state.value}: there is nothing to cancel")
@@ -252,6 +262,11 @@ class SubmissionService:
             # Its maker sees the wish; one that made the run meanwhile is ended by the next look.
             self._submissions.moved(submission.submission_id, submission.state, SubmissionState.CANCELLED)
         self._runs.end(submission)
+
+    def _end_late(self, submission: Submission) -> None:
+        """End a run whose maker was killed between making it and seeing that it had been cancelled."""
+        if submission.state is SubmissionState.CANCELLED and submission.cancel_asked and not submission.made:
+            self._runs.end(submission)
 
     def retry(self, submission: Submission) -> None:
         """
@@ -263,10 +278,19 @@ class SubmissionService:
         if not submission.state.finished:
             raise IllegalMoveError(f"it is {submission.state.value}: there is nothing to retry")
         old = submission.state
+        gone = IllegalMoveError("its run is gone: submit it again under another key")
+        if submission.made and self._runs.look(submission) is None:
+            raise gone
         if not self._submissions.moved(submission.submission_id, old, SubmissionState.QUEUED, retry=True):
             return  # somebody else did at the same moment
-        if submission.made and not self._runs.again(submission, only_failed=old is not SubmissionState.SUCCEEDED):
-            raise IllegalMoveError("its run is gone: submit it again under another key")
+        if not submission.made:
+            return
+        if not self._runs.again(submission, only_failed=old is not SubmissionState.SUCCEEDED):
+            raise gone
+        # Who looked between the two saw the run as it had ended, and said so.
+        now = self._submissions.get(submission.submission_id)
+        if now is not None and now.state.finished:
+            self._submissions.moved(submission.submission_id, now.state, SubmissionState.QUEUED, retry=True)
 
     def result(self, submission: Submission) -> Any:
         """

@@ -8,6 +8,7 @@ makes it second is told that it is there.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from airflow_aiflow.durable.run_view import ExecutionView
@@ -18,6 +19,17 @@ from airflow_aiflow.hooks.airflow_api import AirflowApi, run_path
 
 #: Seconds that the server which wrote a row gets to make its run.
 OWN_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class RestRun:
+    """
+    Show a DAG run.
+
+    :param state: Airflow's word.
+    """
+
+    state: str
 
 
 class RestRuns:
@@ -57,14 +69,23 @@ class RestRuns:
             raise
 
     def end(self, submission: Submission) -> None:
-        """End the run of one that was cancelled while it was made."""
+        """End the run of one that was cancelled while it was made; what has an outcome keeps it."""
+        run = self.look(submission)
+        if run is None or run.state not in ("queued", "running"):
+            return
         self._api.request("PATCH", run_path(submission.pipeline, submission.run_id), body={"state": "failed"})
 
     def check(self, pipeline: str, given: Any) -> None:
         """Refuse nothing: what stands in the ledger was checked."""
 
-    def look(self, submission: Submission) -> None:
-        """Tell nothing."""
+    def look(self, submission: Submission) -> RestRun | None:
+        """Give the run as it stands."""
+        try:
+            return RestRun(str(self._api.run(submission.pipeline, submission.run_id)["state"]))
+        except AirflowRefusedError as error:
+            if error.status == 404:
+                return None
+            raise
 
     def again(self, submission: Submission, *, only_failed: bool) -> bool:
         """Run nothing again."""

@@ -84,6 +84,11 @@ class PostgresSubmissions:
             f"the key {request.key!r} of {request.pipeline} changes faster than it can be read; try again"
         )
 
+    def find(self, request: SubmissionRequest) -> Submission | None:
+        """Give the one whose key this is now: two statements."""
+        found = self._ask(statement("submission_key"), {"identity": request.identity})
+        return self.get(found[0][1]) if found and not found[0][2] else None
+
     def get(self, submission_id: UUID) -> Submission | None:
         """Give one."""
         found = self._ask(statement("submission_get"), {"submission_id": submission_id})
