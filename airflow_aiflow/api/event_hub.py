@@ -102,16 +102,21 @@ class EventHub:
         one = Stream(tuple(runs), cursor)
         for run in one.runs:
             self._streams.setdefault(run, set()).add(one)
-            self._cursors.setdefault(run, cursor.copy())
-        if self._task is None or self._task.done():
-            self._task = asyncio.get_running_loop().create_task(self._feed())
         try:
+            if unknown := [run for run in one.runs if run not in self._cursors]:
+                # Never from a client's cursor: it may be behind, ahead or made up, and this one feeds everybody. What
+                # is before it the stream reads by itself, and later than this.
+                for run, end in (await run_in_threadpool(self._events().ends, unknown)).items():
+                    self._cursors.setdefault(run, end)
+            if self._task is None or self._task.done():
+                self._task = asyncio.get_running_loop().create_task(self._feed())
             yield one
         finally:
             for run in one.runs:
                 self._streams[run].discard(one)
                 if not self._streams[run]:
-                    del self._streams[run], self._cursors[run]
+                    del self._streams[run]
+                    self._cursors.pop(run, None)
                     self._words.pop(run, None)
 
     def words(self, stream: Stream) -> tuple[str | None, ...]:
@@ -172,7 +177,9 @@ class EventHub:
                 full = await self._look()
                 if since_words >= STATE_SECONDS:
                     since_words = 0.0
-                    self._words |= await run_in_threadpool(self._look_at, list(self._streams))
+                    words = await run_in_threadpool(self._look_at, list(self._streams))
+                    # Whose last client has gone meanwhile is forgotten already.
+                    self._words |= {run: word for run, word in words.items() if run in self._streams}
             except Exception as error:  # the ledger may be away: streams wait, and none is lost
                 log.warning("aiflow: events can't be read now: %s", error)
                 pause = AFTER_FAULT
@@ -181,7 +188,7 @@ class EventHub:
 
     async def _look(self) -> bool:
         """Read the news of all runs that somebody follows, in one statement; say whether there may be more."""
-        runs = list(self._streams)
+        runs = list(self._cursors)
         if not runs:
             return False
         places = {place: seq for run in runs for place, seq in self._cursors[run].places.items()}

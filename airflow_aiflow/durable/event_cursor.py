@@ -115,6 +115,13 @@ class Events(Protocol):
         :return: of each attempt in order and without a hole, by time over all.
         """
 
+    def ends(self, runs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Cursor]:
+        """
+        Say where the events of each run end now.
+
+        :param runs: (DAG id, run id).
+        """
+
 
 def _base36(number: int) -> str:
     text = ""

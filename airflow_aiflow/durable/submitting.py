@@ -156,7 +156,7 @@ class SubmissionService:
 
         :param submission: not yet made.
         """
-        # One that a server made which was killed before it could say so counts: it is noted, and ended where that is asked.
+        # One that a server made which was killed before it said so counts: it is noted, and ended where that is asked.
         if (submission.cancel_asked or submission.overdue) and self._runs.look(submission) is None:
             self._submissions.moved(submission.submission_id, submission.state, SubmissionState.CANCELLED)
             return

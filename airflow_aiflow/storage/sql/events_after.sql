@@ -13,10 +13,14 @@ join aiflow.attempt a
     and a.fence >= coalesce((select min(p.fence) from place p where p.execution_id = x.execution_id), 0)
 left join place p on p.execution_id = a.execution_id and p.fence = a.fence
 cross join lateral (
-    select e.seq, e.at, e.kind, e.data from aiflow.event e
-    where e.execution_id = a.execution_id and e.fence = a.fence and e.seq > coalesce(p.seq, -1)
-    order by e.seq
-    limit %(limit)s
+    -- By time, but never against an attempt's own order: the server's clock may be set back, and a page ends somewhere.
+    select o.seq, o.at, o.kind, o.data, max(o.at) over (order by o.seq) as told
+    from (
+        select e.seq, e.at, e.kind, e.data from aiflow.event e
+        where e.execution_id = a.execution_id and e.fence = a.fence and e.seq > coalesce(p.seq, -1)
+        order by e.seq
+        limit %(limit)s
+    ) o
 ) e
-order by e.at, x.execution_id, a.fence, e.seq
+order by e.told, x.execution_id, a.fence, e.seq
 limit %(limit)s

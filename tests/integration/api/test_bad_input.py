@@ -9,7 +9,7 @@ import pytest
 
 from tests.integration.api.conftest import BODY, URL, World
 
-HOSTILE = {
+HOSTILE: dict[str, tuple[dict[str, Any], str]] = {
     "a label with U+0000": ({"labels": {"a": "\0"}}, "/labels/a"),
     "a label's name with U+0000": ({"labels": {"\0": "a"}}, "/labels/\0"),
     "an input with U+0000": ({"input": {"question": ["\0"]}}, "/input/question/0"),
