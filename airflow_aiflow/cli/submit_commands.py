@@ -14,7 +14,8 @@ from typing import Any
 from airflow_aiflow.cli.api_address import VARIABLE, find_api
 from airflow_aiflow.cli.output import FINDING, OK, note, show, table
 from airflow_aiflow.client import AiflowClient, Event, SubmitError
-from airflow_aiflow.exceptions import AiflowConfigError, SubmissionRefusedError
+from airflow_aiflow.client.synchronous import LOST
+from airflow_aiflow.exceptions import AiflowConfigError, AirflowUnavailableError, SubmissionRefusedError
 
 #: Characters of a progress bar.
 BAR = 30
@@ -35,6 +36,8 @@ def _client(options: argparse.Namespace) -> Iterator[AiflowClient]:
             yield client
         except SubmitError as error:
             raise SubmissionRefusedError(str(error)) from error
+        except LOST as error:
+            raise AirflowUnavailableError(f"Airflow at {api.base_url} can't be asked: {error}") from error
 
 
 def submit(options: argparse.Namespace) -> int:

@@ -191,7 +191,7 @@ class AiflowClient:
         tried, began = 0, self._clock()
         while True:
             try:
-                for event in self._events(url, after):
+                for event in self._events(url, after, late=self._clock() - began > self._patience):
                     tried, began = 0, self._clock()
                     after = event.cursor or after
                     state = event.data.get("state") if event.name == "state" else None
@@ -206,20 +206,26 @@ class AiflowClient:
             self._pause(protocol.pause_after(tried))
             tried += 1
 
-    def _events(self, url: str, after: str | None) -> Iterator[Event]:
+    def _events(self, url: str, after: str | None, *, late: bool) -> Iterator[Event]:
         self._sign_in()
         headers = {"Accept": "text/event-stream"} | ({} if after is None else {"Last-Event-ID": after})
         with self._http.stream("GET", url, headers=headers, timeout=httpx.Timeout(protocol.SILENCE)) as answer:
-            if answer.status_code in protocol.AGAIN:
+            if answer.status_code in protocol.AGAIN and not late:
+                return
+            if answer.status_code == 401 and self._login is not None and not late:
+                self._http.headers.pop("Authorization", None)  # the token has run out
                 return
             if answer.status_code != 200:
                 answer.read()
                 raise SubmitError(
                     answer.status_code, protocol.problem_of(answer.content, answer.headers.get("Content-Type", ""))
                 )
-            reader = EventReader()
-            for line in answer.iter_lines():
-                yield from reader.line(line)
+            reader, rest = EventReader(), ""
+            for text in answer.iter_text():
+                # Not by the client's own lines: for those U+2028 and U+0085 end one, and JSON holds them as they are.
+                *lines, rest = (rest + text).split("\n")
+                for line in lines:
+                    yield from reader.line(line.removesuffix("\r"))
 
     def _ask(self, method: str, path: str, **options: Any) -> httpx.Response:
         """Ask until there is an answer: every request of ours may be repeated."""

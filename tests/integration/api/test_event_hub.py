@@ -42,7 +42,8 @@ def write(world: World, pk: int, count: int, *, kind: str = "more") -> None:
     with psycopg.connect(world.dsn, autocommit=True) as connection:
         connection.execute(
             "insert into aiflow.event (execution_id, fence, seq, kind, data)"
-            " select e.execution_id, 1, e.last + n, %s, e.data from (select execution_id, max(seq) as last, min(data) as data from aiflow.event"
+            " select e.execution_id, 1, e.last + n, %s, e.data"
+            " from (select execution_id, max(seq) as last, min(data) as data from aiflow.event"
             " where execution_id = %s group by execution_id) e, generate_series(1, %s) n",
             (kind, pk, count),
         )
