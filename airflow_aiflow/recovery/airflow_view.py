@@ -54,12 +54,22 @@ class AirflowView:
             rows = list(self._rows(dag_id, run_id, task_id, sorted({one.map_index for one in each})))
             # One that is to be scheduled never is where its run has ended.
             open_ends = any(row["state"] is None for row in rows)
-            run_state = self._api.run(dag_id, run_id)["state"] if open_ends else None
+            run_state = self._run_state(dag_id, run_id) if open_ends else None
             for row in rows:
                 seen[ExecutionId(dag_id, run_id, task_id, row["map_index"])] = self._seen(row, run_state)
             for execution in each:
                 seen.setdefault(execution, Seen(None))
         return seen
+
+    def _run_state(self, dag_id: str, run_id: str) -> str | None:
+        try:
+            return str(self._api.run(dag_id, run_id)["state"])
+        except AirflowRefusedError as error:
+            if (
+                error.status != 404
+            ):  # deleted since its task instances were read: one run's end is not all runs' trouble
+                raise
+            return None
 
     def closely(self, seen: Mapping[ExecutionId, Seen]) -> dict[ExecutionId, Seen]:
         """

@@ -222,17 +222,25 @@ class Deeds:
         return deeds
 
     def _give_up(self, run: tuple[str, str], given_up: Sequence[tuple[Evidence, Quarantine]]) -> list[Deed]:
-        going_on = [one.stall.execution for one, _ in given_up if one.seen.state not in ENDED]
-        try:
-            if going_on:
-                self._api.set_state(*run, [(one.task_id, one.map_index) for one in going_on], "failed")
-        except AirflowRefusedError as error:
-            # The incident says that it is given up, and Airflow goes by its own rules.
-            log.warning("aiflow: %s", error)
+        going_on = [one.stall for one, _ in given_up if one.seen.state not in ENDED]
+        # As before a requeue: one that has renewed its lease meanwhile, or that another pass is at, is not failed.
+        marked = self._ledger.mark(going_on, dead=self._dead)
+        mine = {(stall.execution_pk, stall.fence) for stall in marked}
+        if marked:
+            failpoint("after_mark", run[0])
+            try:
+                instances = [(one.execution.task_id, one.execution.map_index) for one in marked]
+                self._api.set_state(*run, instances, "failed")
+            except AirflowRefusedError as error:
+                # The incident says that it is given up, and Airflow goes by its own rules.
+                log.warning("aiflow: %s", error)
+            self._ledger.void(marked)  # no clear of ours follows: the next one is a person's
         deeds = []
         for evidence, what in given_up:
-            deeds.append(Deed(self._ledger.found(evidence.stall, what), what))
-            self._ledger.abandon(evidence.stall)
+            stall = evidence.stall
+            if evidence.seen.state in ENDED or (stall.execution_pk, stall.fence) in mine:
+                deeds.append(Deed(self._ledger.found(stall, what), what))
+                self._ledger.abandon(stall)
         return deeds
 
 

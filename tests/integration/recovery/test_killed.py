@@ -21,7 +21,7 @@ from psycopg.conninfo import conninfo_to_dict
 from airflow_aiflow.durable.execution import Taken
 from airflow_aiflow.durable.identity import ExecutionId
 from airflow_aiflow.durable.recover import RecoveryPolicy
-from airflow_aiflow.durable.stall import Evidence, Quarantine, Requeue
+from airflow_aiflow.durable.stall import Evidence, Quarantine, Requeue, StallKind
 from airflow_aiflow.hooks.airflow_api import AirflowApi
 from airflow_aiflow.local.postgres import PostgresServer
 from airflow_aiflow.recovery.airflow_view import AirflowView
@@ -191,3 +191,16 @@ def test_an_attempt_that_came_between_look_and_deed_is_left_alone(world: Postgre
         take(world.ledger, an_attempt(execution, try_number=2, ti_id=now_id()))
         assert Deeds(ledger, api).carry_out(wished) == []
     assert (airflow.cleared, requeue_states(world, airflow)) == ([], [])
+
+
+def test_one_that_renews_its_lease_while_it_is_to_be_given_up_goes_on(world: PostgresWorld, airflow: Airflow) -> None:
+    taken = stalls(world, airflow)
+    with opened(world, airflow) as (ledger, api):
+        [(evidence, _)] = decided(ledger, api, airflow)
+        world.behind.execute(
+            "update aiflow.lease set expires_at = clock_timestamp() + interval '30 s' where execution_id = %s",
+            (taken.lease.execution_pk,),
+        )
+        given_up = Quarantine(StallKind.DEAD_WORKER, "3 attempts died in the same step")
+        assert Deeds(ledger, api).carry_out([(evidence, given_up)]) == []
+    assert airflow.rows["pay"]["state"] == "running"

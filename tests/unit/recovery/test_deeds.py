@@ -171,7 +171,15 @@ def test_what_dies_each_time_is_given_up() -> None:
     assert isinstance(deed.done, Quarantine)
     assert "in step 'page'" in deed.done.why
     assert (airflow.state(stall.execution), airflow.cleared) == ("failed", [])
-    assert ledger.abandoned == [stall.execution]
+    assert (ledger.abandoned, ledger.states) == ([stall.execution], {1: "void"})
+
+
+def test_what_another_pass_is_at_or_has_come_back_to_life_is_not_given_up() -> None:
+    stall = stalled(deaths=3, deaths_here=3)
+    ledger, airflow = world(stall)
+    ledger.states = {1: "marked"}  # the ledger's word: not yours
+    assert one_pass(ledger, airflow) == []
+    assert (airflow.state(stall.execution), ledger.abandoned, "set_state" in airflow.asked) == ("running", [], False)
 
 
 def test_what_is_given_up_and_has_failed_ends_no_watch() -> None:
