@@ -6,6 +6,7 @@ Nothing here decides: what is allowed the routes have asked, what a state means 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,6 +18,7 @@ from airflow.api_fastapi.core_api.datamodels.dag_run import DagRunMutableStates
 from airflow.api_fastapi.core_api.services.public.dag_run import patch_dag_run_state
 from airflow.models.dag import DagModel
 from airflow.models.dagrun import DagRun
+from airflow.models.log import Log
 from airflow.models.taskinstance import TaskInstance
 from airflow.models.xcom import XCOM_RETURN_KEY, XComModel
 from airflow.sdk.exceptions import AirflowException
@@ -35,6 +37,10 @@ if TYPE_CHECKING:
     from airflow.models.dagbag import DBDagBag
     from airflow.serialization.definitions.dag import SerializedDAG
     from sqlalchemy.orm import Session
+
+
+#: Who ends runs, for the audit log: a person did, by the API of submissions.
+BY = "aiflow submissions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +137,18 @@ class AirflowRuns:
                 return
             dag = _bag().get_dag_for_run(run, session=session)
             if dag is not None:
+                # As Airflow's own route does. Without it recovery reads a task that was ended as one that died, and
+                # brings it back.
+                session.add(
+                    Log(
+                        event="patch_dag_run",
+                        task_instance=None,
+                        owner=BY,
+                        extra=json.dumps({"state": DagRunMutableStates.FAILED.value, "method": "PATCH"}),
+                        dag_id=submission.pipeline,
+                        run_id=submission.run_id,
+                    )
+                )
                 patch_dag_run_state(dag=dag, dag_run=run, state=DagRunMutableStates.FAILED, session=session)
 
     def again(self, submission: Submission, *, only_failed: bool) -> bool:

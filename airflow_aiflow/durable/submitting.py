@@ -24,7 +24,7 @@ from airflow_aiflow.durable.submission import (
     SubmissionState,
     may_move,
 )
-from airflow_aiflow.exceptions import SubmissionRefusedError
+from airflow_aiflow.exceptions import AirflowUnavailableError, LedgerUnavailableError, SubmissionRefusedError
 
 log = logging.getLogger(__name__)
 
@@ -177,11 +177,15 @@ class SubmissionService:
 
         :param older_than: seconds; younger rows are somebody's at this moment.
         :return: how many rows there were.
+        :raises AirflowUnavailableError: if Airflow does not answer: no other row is better off.
+        :raises LedgerUnavailableError: likewise.
         """
         rows = self._submissions.unmade(older_than=older_than, limit=HEALED)
         for row in rows:
             try:
                 self.make(row)
+            except (AirflowUnavailableError, LedgerUnavailableError):
+                raise  # each row would wait for its time-out, and what comes after this as well
             except Exception as error:  # one row must not keep the others from their runs
                 log.warning("aiflow: the run of submission %s could not be made: %s", row.submission_id, error)
         return len(rows)
@@ -284,6 +288,7 @@ class SubmissionService:
         if not self._submissions.moved(submission.submission_id, old, SubmissionState.QUEUED, retry=True):
             return  # somebody else did at the same moment
         if not submission.made:
+            self._make_again(submission)
             return
         if not self._runs.again(submission, only_failed=old is not SubmissionState.SUCCEEDED):
             raise gone
@@ -291,6 +296,15 @@ class SubmissionService:
         now = self._submissions.get(submission.submission_id)
         if now is not None and now.state.finished:
             self._submissions.moved(submission.submission_id, now.state, SubmissionState.QUEUED, retry=True)
+
+    def _make_again(self, submission: Submission) -> None:
+        now = self._submissions.get(submission.submission_id)
+        if now is None:
+            return
+        try:
+            self.make(now)
+        except Exception as error:  # it is queued: recovery makes the run
+            log.warning("aiflow: the run of submission %s was not made yet: %s", now.submission_id, error)
 
     def result(self, submission: Submission) -> Any:
         """

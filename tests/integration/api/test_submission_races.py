@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from airflow_aiflow.durable.submission import Submission
-from airflow_aiflow.exceptions import SubmissionRefusedError
+from airflow_aiflow.exceptions import AirflowUnavailableError, SubmissionRefusedError
 from tests.integration.api.conftest import URL, World
 
 
@@ -112,3 +112,31 @@ def _succeeded(world: World) -> dict[str, Any]:
     world.runs.runs[one["run_id"]].state = "success"
     assert world.client.get(one["links"]["self"]).json()["state"] == "succeeded"
     return one
+
+
+def test_a_retry_of_one_that_was_refused_makes_its_run_at_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(submission: Submission) -> None:
+        raise SubmissionRefusedError("answer: no run can be made")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.runs, "make", refused)
+        one = world.submit().json()
+    assert world.client.get(one["links"]["self"]).json()["state"] == "failed"
+    assert world.client.post(f"{one['links']['self']}:retry").json()["state"] == "queued"
+    assert one["run_id"] in world.runs.runs
+
+
+def test_healing_stops_where_airflow_does_not_answer(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def silent(submission: Submission) -> None:
+        asked.append(submission.run_id)
+        raise AirflowUnavailableError("no answer for 30 s")
+
+    monkeypatch.setattr(world.runs, "make", silent)
+    for number in range(3):
+        world.submit(idempotency_key=f"k{number}")
+    asked.clear()
+    with pytest.raises(AirflowUnavailableError):
+        world.service.heal(older_than=0)
+    assert len(asked) == 1

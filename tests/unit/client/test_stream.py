@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 import httpx
 import pytest
@@ -22,7 +23,7 @@ class Time:
         self.now += seconds
 
 
-def client(answer: Callable[[httpx.Request], httpx.Response], time: Time, **signed: str) -> AiflowClient:
+def client(answer: Callable[[httpx.Request], httpx.Response], time: Time, **signed: Any) -> AiflowClient:
     transport = httpx.MockTransport(answer)
     return AiflowClient("http://airflow", transport=transport, wait=time.wait, clock=lambda: time.now, **signed)
 
