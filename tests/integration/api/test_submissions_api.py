@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from airflow_aiflow.api import submission_routes
 from tests.integration.api.conftest import URL, User, World
 
 
@@ -88,6 +89,14 @@ def test_another_users_key_is_another_task_and_who_may_not_see_sees_nothing(worl
         assert world.client.request(method, f"{URL}/{mine['submission_id']}{path}").status_code == 404
     assert world.client.get(URL).json()["submissions"] == []
     assert world.submit().status_code == 404
+
+
+def test_the_list_shows_no_more_than_the_one_route(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who may see a DAG, and not its runs, sees no submission of it."""
+    world.submit()
+    world.user = User("bob")
+    monkeypatch.setattr(submission_routes, "readable", lambda user: ("answer",))
+    assert world.client.get(URL).json()["submissions"] == []
 
 
 def test_it_follows_its_run_to_the_result(world: World) -> None:
