@@ -30,6 +30,9 @@ from airflow_aiflow.local.private_file import write_json
 from airflow_aiflow.local.process import ProcessIdentity, kill_group
 from airflow_aiflow.local.trampoline import become_subreaper, die_with
 
+#: Looks in a row that find no orphan, after which none comes any more; and at most so many seconds of looking.
+QUIET_LOOKS, ORPHAN_SECONDS = 3, 10.0
+
 #: Components and their commands. Task logs lie in one folder for all of them, so nobody needs the log servers, which
 #: would listen on every address of the machine.
 COMPONENTS = {
@@ -173,13 +176,23 @@ class Keeper:
         self._write()
 
     def _kill_orphans(self) -> None:
-        """Kill what a dead component left: orphans of the tree become our children."""
+        """
+        Kill what a dead component left: orphans of the tree become our children.
+
+        A worker that dies with its group hands its task to us a moment later: so it is looked until nobody is left.
+        """
         keep = {component.pid for component in self._components}
-        for child in psutil.Process().children():
-            if child.pid not in keep:
+        quiet, deadline = 0, time.monotonic() + ORPHAN_SECONDS
+        while quiet < QUIET_LOOKS and time.monotonic() < deadline:
+            quiet += 1
+            for child in psutil.Process().children():
                 with contextlib.suppress(psutil.NoSuchProcess):
+                    if child.pid in keep or child.status() == psutil.STATUS_ZOMBIE:
+                        continue
+                    quiet = 0
                     for process in [*child.children(recursive=True), child]:
                         process.kill()
+            time.sleep(POLL)
 
     def end(self) -> None:
         """End every component and everything under them."""

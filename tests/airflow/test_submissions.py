@@ -183,8 +183,8 @@ def test_cancel_ends_it_and_retry_brings_it_home(client: AiflowClient, airflow: 
     assert airflow.wait_for_run("answer", one["run_id"], PATIENCE) == "failed"
     # By it recovery knows a person's word from a death.
     wanted = {"dag_id": "answer", "run_id": one["run_id"], "event": "patch_dag_run"}
-    [entry] = airflow.request("GET", "/eventLogs", params=wanted)["event_logs"]
-    assert entry["run_id"] == one["run_id"]
+    entries = airflow.request("GET", "/eventLogs", params=wanted)["event_logs"]
+    assert {entry["run_id"] for entry in entries} == {one["run_id"]}  # its maker may have ended it too
     assert client.cancel(one["submission_id"])["state"] == "cancelled"
     assert client.retry(one["submission_id"])["state"] in ("queued", "running")
     assert client.wait(one["submission_id"], timeout=PATIENCE)["state"] == "succeeded"
