@@ -6,6 +6,7 @@ A stream ends once its submissions have: the last event tells their states. Comm
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Annotated, Any
@@ -29,6 +30,9 @@ LOOK_SECONDS = 1.0
 
 #: Rounds of that without an event after which a comment is sent: proxies close silent connections.
 QUIET = 15
+
+#: Least seconds between two looks at states because events came: a busy stream must not ask for each of its events.
+STATES_SECONDS = 2.0
 
 #: Submissions on one stream.
 MOST = 100
@@ -103,6 +107,7 @@ class EventRoutes:
         states: dict[UUID, SubmissionState] = {}
         told, quiet = cursor.copy(), QUIET
         words: tuple[str | None, ...] | None = None
+        clock, stale, looked = asyncio.get_running_loop().time, False, float("-inf")
         yield b"retry: 2000\n\n"
         async with self._hub.stream(list(by_run), cursor) as stream:
             while True:
@@ -110,10 +115,12 @@ class EventRoutes:
                 for run, event in news:
                     told.pass_(event)
                     yield _event(by_run[run].submission_id, event, str(told))
+                stale = stale or bool(news)
                 quiet = 0 if news else quiet + 1
-                if (words, quiet < QUIET) == (self._hub.words(stream), True) and not news:
+                due = stale and clock() - looked >= STATES_SECONDS
+                if words == self._hub.words(stream) and quiet < QUIET and not due:
                     continue
-                words = self._hub.words(stream)
+                words, stale, looked = self._hub.words(stream), False, clock()
                 seen = await self._states(submissions)
                 if _over(seen):
                     # What was written before the end is told before it.

@@ -56,10 +56,10 @@ class SubmissionView(BaseModel):
     created_at: datetime
     finished_at: datetime | None
     run_id: str
-    attempts: int = Field(description="Attempts of its durable tasks so far.")
-    steps: int = Field(description="Recorded steps of its current generations.")
-    calls: int = Field(description="Model calls among them.")
-    cost: Decimal = Field(description="Of those calls whose price is known, in US dollars.")
+    attempts: int | None = Field(description="Attempts of its durable tasks so far; null, as in a list: not counted.")
+    steps: int | None = Field(description="Recorded steps of its current generations, or null likewise.")
+    calls: int | None = Field(description="Model calls among them.")
+    cost: Decimal | None = Field(description="Of those calls whose price is known, in US dollars.")
     error: str | None = Field(default=None, description="Why no run could be made.")
     links: SubmissionLinks
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import logging
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 from uuid import UUID
@@ -27,8 +26,6 @@ from airflow_aiflow.api.rights import SignedIn, may, readable, require
 from airflow_aiflow.api.submission_models import SubmissionBody, SubmissionPage, SubmissionView, view_of
 from airflow_aiflow.durable.submission import KEY_LIMIT, Filter, Submission, SubmissionRequest, SubmissionState
 from airflow_aiflow.durable.submitting import IllegalMoveError, KeyInUseError, Standing, SubmissionService
-
-log = logging.getLogger(__name__)
 
 #: Seconds after which a client should ask again, by how often it has asked: doubled, and then this.
 ASK_AGAIN = (1, 2, 4, 8, 10)
@@ -117,7 +114,7 @@ class SubmissionRoutes:
                 given=error.given.hex(),
             )
         if not one.made and not one.state.finished:
-            after.add_task(_make, self._service(), one)
+            after.add_task(self._service().try_make, one)
         standing = Standing(one) if new else await run_in_threadpool(self._service().standing, one)
         return _answer(request, standing, 202 if new else 200, after)
 
@@ -251,13 +248,6 @@ def _wanted(body: SubmissionBody, user: str, key: str) -> SubmissionRequest:
         priority=body.priority,
         deadline=body.deadline,
     )
-
-
-def _make(service: SubmissionService, one: Submission) -> None:
-    try:
-        service.make(one)
-    except Exception as error:  # the row is there: recovery makes the run
-        log.warning("aiflow: the run of submission %s was not made yet: %s", one.submission_id, error)
 
 
 def _answer(request: Request, standing: Standing, status: int, after: BackgroundTasks | None = None) -> JSONResponse:

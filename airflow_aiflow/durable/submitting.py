@@ -97,17 +97,17 @@ class Standing:
     Show a submission as it stands.
 
     :param pause_reason: why it is paused; ``None``: it is not.
-    :param attempts: that its tasks took so far, the first ones included.
-    :param steps: recorded so far; so are calls and cost.
+    :param attempts: that its tasks took so far, the first ones included; ``None``: not counted, as in a list.
+    :param steps: recorded so far, or ``None`` likewise; so are calls and cost.
     :param waits_for: numbers of what waits for a person.
     """
 
     submission: Submission
     pause_reason: str | None = None
-    attempts: int = 0
-    steps: int = 0
-    calls: int = 0
-    cost: Decimal = Decimal(0)
+    attempts: int | None = None
+    steps: int | None = None
+    calls: int | None = None
+    cost: Decimal | None = None
     waits_for: tuple[int, ...] = ()
 
 
@@ -288,7 +288,7 @@ class SubmissionService:
         if not self._submissions.moved(submission.submission_id, old, SubmissionState.QUEUED, retry=True):
             return  # somebody else did at the same moment
         if not submission.made:
-            self._make_again(submission)
+            self.try_make(self._submissions.get(submission.submission_id) or submission)
             return
         if not self._runs.again(submission, only_failed=old is not SubmissionState.SUCCEEDED):
             raise gone
@@ -297,14 +297,16 @@ class SubmissionService:
         if now is not None and now.state.finished:
             self._submissions.moved(submission.submission_id, now.state, SubmissionState.QUEUED, retry=True)
 
-    def _make_again(self, submission: Submission) -> None:
-        now = self._submissions.get(submission.submission_id)
-        if now is None:
-            return
+    def try_make(self, submission: Submission) -> None:
+        """
+        Make the run of an outbox row now, where that is possible.
+
+        :param submission: not yet made.
+        """
         try:
-            self.make(now)
-        except Exception as error:  # it is queued: recovery makes the run
-            log.warning("aiflow: the run of submission %s was not made yet: %s", now.submission_id, error)
+            self.make(submission)
+        except Exception as error:  # the row is there: recovery makes the run
+            log.warning("aiflow: the run of submission %s was not made yet: %s", submission.submission_id, error)
 
     def result(self, submission: Submission) -> Any:
         """

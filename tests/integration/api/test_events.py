@@ -12,8 +12,11 @@ import httpx
 import pytest
 import uvicorn
 
+from airflow_aiflow.api import event_routes
 from airflow_aiflow.client import AiflowClient, Event, SubmissionFailedError, SubmitError
 from airflow_aiflow.durable.event_cursor import Cursor
+from airflow_aiflow.durable.submission import Submission
+from airflow_aiflow.durable.submitting import Standing
 from airflow_aiflow.local.ports import free_port
 from airflow_aiflow.runtime.clock import SystemClock
 from airflow_aiflow.runtime.flow import Flow
@@ -232,3 +235,28 @@ def test_submit_and_wait_gives_the_result_or_says_why_not(
     says(world, other, "failed")
     with pytest.raises(SubmissionFailedError, match="failed"):
         client.submit_and_wait("answer", {"question": "who?"})
+
+
+def test_a_busy_stream_does_not_look_at_states_for_each_event(
+    world: World, client: AiflowClient, ledger: PostgresLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_routes, "STATES_SECONDS", 3600.0)
+    looks: list[str] = []
+    standing = world.service.standing
+
+    def counted(one: Submission) -> Standing:
+        looks.append(one.run_id)
+        return standing(one)
+
+    monkeypatch.setattr(world.service, "standing", counted)
+    one = client.submit("answer", {"question": "why?"})
+    with ThreadPoolExecutor(1) as pool:
+        followed = pool.submit(lambda: list(client.stream(one["submission_id"])))
+        says(world, one, "running")
+        until(lambda: bool(looks))
+        for number in range(5):
+            task(ledger, one, f"run{number}").run(emits(20, 20 * number))
+        says(world, one, "success")
+        events = followed.result(PATIENCE)
+    assert sorted(ticks(events)) == list(range(100))
+    assert len(looks) <= 5  # at the start, and where Airflow's word changed

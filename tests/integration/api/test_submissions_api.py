@@ -226,3 +226,12 @@ def test_pages_lead_to_each_other(world: World) -> None:
     odd = world.client.get(URL, params={"label": "n:1"}).json()["submissions"]
     assert {each["submission_id"] for each in odd} == {made[1], made[3]}
     assert world.client.get(URL, params={"label": "n"}).status_code == 422
+
+
+def test_a_list_says_nothing_where_it_has_not_counted(world: World) -> None:
+    view = world.submit().json()
+    world.runs.runs[view["run_id"]].state = "success"
+    shown = world.client.get(view["links"]["self"]).json()
+    assert (shown["state"], shown["attempts"], shown["cost"]) == ("succeeded", 0, "0")
+    [listed] = world.client.get(URL).json()["submissions"]
+    assert (listed["state"], listed["attempts"], listed["cost"]) == ("succeeded", None, None)
