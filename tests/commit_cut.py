@@ -13,6 +13,8 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 #: ``lost``: the COMMIT never reaches the server. ``arrives``: it does, and its answer is lost. ``late``: the client is
 #: cut off, and the COMMIT stays on its way until it is delivered.
 How = Literal["lost", "arrives", "late"]
+#: Seconds that a server may take over a COMMIT before the proxy goes on without its answer.
+ANSWER = 30
 
 
 class CommitCut:
@@ -30,7 +32,7 @@ class CommitCut:
         self._how: How | None = None
         self.cuts = 0
         self.connections = 0
-        self._late: list[tuple[socket.socket, bytes]] = []
+        self._late: list[tuple[socket.socket, bytes, threading.Event]] = []
         self._open: list[socket.socket] = []
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -40,10 +42,10 @@ class CommitCut:
 
     def deliver(self) -> None:
         """Let the COMMIT that is on its way arrive."""
-        for server, data in self._late:
+        for server, data, answered in self._late:
             server.sendall(data)
-            server.recv(65536)
-            server.close()
+            answered.wait(ANSWER)
+            _end(server)
         self._late.clear()
 
     def close(self) -> None:
@@ -62,11 +64,13 @@ class CommitCut:
             self.connections += 1
             server = socket.create_connection(self._upstream)
             self._open += [client, server]
-            cut = threading.Event()
-            threading.Thread(target=self._up, args=(client, server, cut), daemon=True).start()
-            threading.Thread(target=self._down, args=(client, server, cut), daemon=True).start()
+            cut, answered = threading.Event(), threading.Event()
+            threading.Thread(target=self._up, args=(client, server, cut, answered), daemon=True).start()
+            threading.Thread(target=_down, args=(client, server, cut, answered), daemon=True).start()
 
-    def _up(self, client: socket.socket, server: socket.socket, cut: threading.Event) -> None:
+    def _up(
+        self, client: socket.socket, server: socket.socket, cut: threading.Event, answered: threading.Event
+    ) -> None:
         with suppress(OSError):
             while data := client.recv(65536):
                 if self._how is not None and b"COMMIT\0" in data:
@@ -75,9 +79,9 @@ class CommitCut:
                     cut.set()
                     if how == "arrives":
                         server.sendall(data)
-                        server.recv(65536)
+                        answered.wait(ANSWER)
                     elif how == "late":
-                        self._late.append((server, data))
+                        self._late.append((server, data, answered))
                         _end(client)
                         return
                     _end(client)
@@ -85,19 +89,17 @@ class CommitCut:
                 server.sendall(data)
             _end(server)
 
-    def _down(self, client: socket.socket, server: socket.socket, cut: threading.Event) -> None:
-        with suppress(OSError):
-            while not cut.is_set():
-                server.settimeout(0.05)
-                try:
-                    data = server.recv(65536)
-                except TimeoutError:
-                    continue
-                if not data:
-                    break
-                client.sendall(data)
-        if not cut.is_set():
-            _end(client)
+
+def _down(client: socket.socket, server: socket.socket, cut: threading.Event, answered: threading.Event) -> None:
+    """Forward the answers: the only reader of this socket, so that no answer slips past a cut."""
+    with suppress(OSError):
+        while data := server.recv(65536):
+            if cut.is_set():
+                answered.set()
+                return
+            client.sendall(data)
+    if not cut.is_set():
+        _end(client)
 
 
 def _end(one: socket.socket) -> None:
