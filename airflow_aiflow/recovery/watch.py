@@ -61,6 +61,8 @@ class Watch:
     :param clock: gives seconds that only grow.
     :param submissions: whose runs are made that a server left unmade; ``None``: nobody's.
     :param at_once: whether the first look is also one for what is looked at now and then: where it is the only one.
+    :param looked: when that was last looked at, by ``clock``; given on from watch to watch by a process that has many,
+        since each find ends a watch and the next one would else begin to count anew.
     """
 
     ledger: RecoveryLedger
@@ -70,13 +72,14 @@ class Watch:
     clock: Callable[[], float] = time.monotonic
     submissions: Submissions | None = None
     at_once: bool = False
+    looked: dict[str, float] = field(default_factory=dict)
     _known: Sequence[Owner] = field(default=(), init=False)
-    _last: dict[str, float] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        # A new watch begins with waiting: so what can't be cured is tried once a minute and no oftener.
+        # The first watch begins with waiting: so what can't be cured is tried once a minute and no oftener.
         begun = float("-inf") if self.at_once else self.clock()
-        self._last = dict.fromkeys(("tell", "outside", "idle"), begun)
+        for what in ("tell", "outside", "idle"):
+            self.looked.setdefault(what, begun)
 
     def finds(self) -> str | None:
         """
@@ -133,9 +136,9 @@ class Watch:
 
     def _is_due(self, what: str, every: float) -> bool:
         now = self.clock()
-        if now - self._last[what] < every:
+        if now - self.looked[what] < every:
             return False
-        self._last[what] = now
+        self.looked[what] = now
         return True
 
 

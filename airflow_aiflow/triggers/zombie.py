@@ -21,6 +21,9 @@ TICK = 1.0
 #: would else fail some times a second.
 BEFORE_FAILING = 60.0
 
+#: When this process last looked at what is looked at now and then, by ledger and Airflow: watches come and go.
+_looked: dict[tuple[str | None, str | None], dict[str, float]] = {}
+
 
 class ZombieRunTrigger(BaseTrigger):
     """
@@ -97,4 +100,6 @@ class ZombieRunTrigger(BaseTrigger):
         from airflow_aiflow.recovery.watch import Watch, somebody_waits
 
         untold = partial(somebody_waits, doors.ledger, doors.doubts) if self.tells else None
-        return Watch(doors.ledger, doors.api, recovery_policy(self.policy), untold, submissions=doors.submissions)
+        looked = _looked.setdefault((self.ledger_conn_id, self.api_conn_id), {})
+        policy = recovery_policy(self.policy)
+        return Watch(doors.ledger, doors.api, policy, untold, submissions=doors.submissions, looked=looked)

@@ -103,6 +103,16 @@ def test_a_sensor_that_looks_once_looks_at_all() -> None:
     assert watch.finds() == "task first of billing, run run has been queued for 700 s"
 
 
+def test_finds_do_not_put_off_what_is_looked_at_now_and_then() -> None:
+    """Each find ends a watch: where one comes a minute, idle runs would never be looked at."""
+    time, looked, airflow = Time(), dict[str, float](), queued(700)
+    for _ in range(2):
+        watch = Watch(LedgerDouble().port(), airflow.api(), RecoveryPolicy(), clock=time, looked=looked)
+        assert watch.finds() is None
+        time.now += OUTSIDE_EVERY / 2
+    assert Watch(LedgerDouble().port(), airflow.api(), RecoveryPolicy(), clock=time, looked=looked).finds()
+
+
 def test_a_process_that_dies_is_seen_without_a_question() -> None:
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
