@@ -42,6 +42,17 @@ class AiflowPlugin(AirflowPlugin):
             logging.getLogger(__name__).exception("aiflow: /aiflow is not served by this API server")
             return []
 
+    @cached_property
+    def react_apps(self) -> list[Any]:  # type: ignore[override]
+        """Name the pages; asked for in the API server alone, since it reads their files."""
+        try:
+            from airflow_aiflow.ui.pages import react_apps
+
+            return list(react_apps())
+        except Exception:  # as above
+            logging.getLogger(__name__).exception("aiflow: this API server shows no pages of ours")
+            return []
+
     @classmethod
     def on_load(cls, *args: Any, **kwargs: Any) -> None:
         """Allow our classes in XCom; Airflow calls this in each process that loads plugins."""

@@ -22,6 +22,7 @@ from airflow_aiflow.api.submission_routes import SubmissionRoutes
 from airflow_aiflow.durable.event_cursor import Events
 from airflow_aiflow.durable.figures import Figures
 from airflow_aiflow.durable.submitting import SubmissionService
+from airflow_aiflow.ui import serving
 
 URL_PREFIX = "/aiflow"
 
@@ -40,6 +41,7 @@ def create_app(look: Callable[[], Figures] | None = None) -> FastAPI:
     app.add_middleware(BodyLimit)
     app.include_router(SubmissionRoutes(_service).router())
     app.include_router(EventRoutes(_service, EventHub(_events, _words)).router())
+    app.add_route(serving.PATH, serving.endpoint(), include_in_schema=False)
     looks = Looks(look or _look)
 
     @app.get("/metrics", dependencies=[Depends(scraper_or_viewer)])
