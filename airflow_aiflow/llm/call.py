@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from airflow_aiflow.durable.budget import Budget
 from airflow_aiflow.durable.record import Usage
@@ -56,6 +56,9 @@ class LlmRequest:
     :param run_options: handed on to pydantic-ai's ``Agent.run`` as they are.
     """
 
+    #: Whether the model answers in tokens that are paid for.
+    answers: ClassVar[bool] = True
+
     prompt: str = field(repr=False)
     output_type: Any = str
     llm_conn_id: str = "pydanticai_default"
@@ -76,6 +79,10 @@ class LlmRequest:
             check_text(name, text)
         if isinstance(self.fallback_conn_ids, str):
             raise TypeError(f"fallback_conn_ids must be a sequence of connection ids, got {self.fallback_conn_ids!r}")
+
+    def texts_sent(self) -> tuple[tuple[str, str], ...]:
+        """Give each text that leaves this process, and what people call it."""
+        return ((self.prompt, "prompt"), (self.system_prompt, "system prompt"))
 
     def fingerprint_parts(self) -> tuple[Any, ...]:
         """

@@ -91,10 +91,10 @@ class Estimates:
         with self._lock:
             known = self._largest.get(name)
             past = _Largest() if known is None else _Largest(known.tokens_in, known.tokens_out, known.cost)
-        size = len(request.prompt.encode("utf-8", "replace")) + len(request.system_prompt.encode("utf-8", "replace"))
+        size = sum(len(text.encode("utf-8", "replace")) for text, _ in request.texts_sent())
         measured = -(-size // BYTES_PER_TOKEN) + TOKENS_AROUND
         most = (request.model_settings or {}).get("max_tokens")
-        answer = past.tokens_out or most or UNKNOWN_ANSWER
+        answer = past.tokens_out or most or (UNKNOWN_ANSWER if request.answers else 0)
         # The largest prompt so far counts where ours is about as large: schemas and instructions add to what we see.
         tokens_in = max(measured, min(past.tokens_in, 2 * measured))
         return Estimate(tokens_in, min(answer, most) if most else answer, past.cost)

@@ -47,11 +47,11 @@ def cleaner(request: LlmRequest) -> Clean:
     from airflow.sdk.log import redact  # type: ignore[attr-defined]  # it is there for providers, and not in __all__
 
     hidden: list[tuple[str, str]] = []
-    for text, word in ((request.prompt, "[prompt]"), (request.system_prompt, "[system prompt]")):
+    for text, word in request.texts_sent():
         if len(text) >= SHORTEST_MASKED_PROMPT:
             once = [text, repr(text)[1:-1], json.dumps(text)[1:-1]]
             # An error that shows the repr of a body that quotes a prompt has escaped it twice.
-            hidden += [(form, word) for form in dict.fromkeys([*once, *(repr(form)[1:-1] for form in once)])]
+            hidden += [(form, f"[{word}]") for form in dict.fromkeys([*once, *(repr(form)[1:-1] for form in once)])]
 
     def clean(text: str) -> str:
         for form, word in hidden:

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import os
 import threading
-from collections.abc import AsyncIterable
+from collections.abc import AsyncIterable, Callable, Coroutine
 from concurrent.futures import CancelledError
 from contextlib import AsyncExitStack
 from decimal import Decimal
@@ -28,8 +28,10 @@ from airflow_aiflow.exceptions import (
 )
 from airflow_aiflow.llm.call import LlmAnswer, LlmRequest
 from airflow_aiflow.llm.connection import Chain, Route, open_chain, settings_for
+from airflow_aiflow.llm.embedding import EmbedRequest
 from airflow_aiflow.llm.failure import cleaner, translate
 from airflow_aiflow.llm.loop_thread import LoopBusyError, LoopThread
+from airflow_aiflow.llm.pydantic_ai_embedding import ask_for_vectors
 from airflow_aiflow.llm.usage import price_of, usage_of
 
 if TYPE_CHECKING:
@@ -81,6 +83,16 @@ class PydanticAICaller:
         """
         return _worker_of_this_process().call(request)
 
+    def embed(self, request: EmbedRequest) -> LlmAnswer:
+        """
+        Ask once for the vectors of a batch of texts; may be ended as ``call``.
+
+        :param request: the texts.
+        :raises AiflowConfigError: if the connection is missing or can't be used.
+        :raises ModelError: see ``ModelCaller.call``.
+        """
+        return _worker_of_this_process().embed(request)
+
     def quote(self, request: LlmRequest, tokens_in: int, tokens_out: int) -> Decimal | None:
         """
         Say what a call would cost, of the dearest of the request's connections.
@@ -122,8 +134,15 @@ class _Worker:
     def call(self, request: LlmRequest) -> LlmAnswer:
         chain = self._chain(request)
         asking = _Asking(request, _agent(chain, request))
+        return self._await(request, chain, lambda: asking.ask(chain.routes))
+
+    def embed(self, request: EmbedRequest) -> LlmAnswer:
+        chain = self._chain(request)
+        return self._await(request, chain, lambda: ask_for_vectors(chain.routes[0], request))
+
+    def _await(self, request: LlmRequest, chain: Chain, ask: Callable[[], Coroutine[Any, Any, LlmAnswer]]) -> LlmAnswer:
         try:
-            return self._loop.run(lambda: asking.ask(chain.routes), request.timeout + LOOP_GRACE)
+            return self._loop.run(ask, request.timeout + LOOP_GRACE)
         except ModelRequestError as error:
             if error.status_code in (401, 403):  # the key may have been changed meanwhile: read it again next time
                 self._chains.pop(_chain_key(request), None)

@@ -38,7 +38,7 @@ def usage_of(responses: Sequence[ModelResponse], *, model: str) -> Usage:
     costs = [_cost(response) for response in responses]
     known = [cost for cost in costs if cost is not None]
     if len(known) < len(costs):
-        _say_unknown(name)
+        say_unknown(name)
     return Usage(
         model=name,
         response_id=responses[-1].provider_response_id,
@@ -75,7 +75,12 @@ def price_of(model: Model, tokens_in: int, tokens_out: int) -> Decimal | None:
     return _cost(ModelResponse(parts=[], usage=usage, model_name=model.model_name, provider_name=model.system))
 
 
-def _say_unknown(model: str) -> None:
+def say_unknown(model: str) -> None:
+    """
+    Say, once for a model, that no price is known for it.
+
+    :param model: its name.
+    """
     if model not in _said:
         _said.add(model)
         log.warning("no price is known for model '%s' (or it reported no tokens): its cost stays unknown", model)
