@@ -15,7 +15,7 @@ from airflow_aiflow.exceptions import AiflowConfigError, ModelIncompleteError, M
 from airflow_aiflow.llm.call import LlmAnswer
 from airflow_aiflow.llm.connection import Route
 from airflow_aiflow.llm.embedding import EmbedRequest
-from airflow_aiflow.llm.failure import cleaner, clean_chain, translate
+from airflow_aiflow.llm.failure import clean_chain, cleaner, translate
 from airflow_aiflow.llm.usage import say_unknown
 
 if TYPE_CHECKING:
