@@ -288,7 +288,6 @@ def person_races(world: World) -> Seen:
     run = world.run("stalls_race", "hold")
     pid, _ = run.at_risk()
     run.hit(pid)
-    run.go()
 
     def due() -> bool | None:
         return time.time() - run.hit_at > moment or None
@@ -296,6 +295,8 @@ def person_races(world: World) -> Seen:
     wait_for(due, "the moment", PATIENCE)
     with contextlib.suppress(AirflowApiError):
         world.client.clear(run.dag_id, run.run_id, run.task_id)
+    # Not before: a clear of what has succeeded meanwhile would be another case, a new generation.
+    run.go()
     took = again(run)
     run.succeeds()
     wrong = stays(lambda: (run.state(), run.count("attempt ")), "state and attempts", 5)
