@@ -154,6 +154,11 @@ class AsyncFlow:
         return await self._driver.call(lambda: self._flow.llm_map(name, prompts, **options))
 
     @_remembered
+    async def embed(self, name: str, texts: Iterable[str] | ArtifactRef, **options: Any) -> ArtifactRef:
+        """Embed texts, many to a call; see ``Flow.embed``."""
+        return await self._driver.call(lambda: self._flow.embed(name, texts, **options))
+
+    @_remembered
     async def effect(self, name: str, fn: Callable[..., Any], *args: Any, **options: Any) -> Any:
         """
         Change the outside world: never repeated silently, never dropped silently; see ``Flow.effect``.

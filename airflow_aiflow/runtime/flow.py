@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, TypeVarTuple, overload
 
 from airflow_aiflow.llm.call import DEFAULT_TIMEOUT
+from airflow_aiflow.runtime.flow_embed import EmbedCalls
 from airflow_aiflow.runtime.flow_outside import OutsideCalls
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ Ts = TypeVarTuple("Ts")
 PROGRESS_SECONDS = 1.0
 
 
-class Flow(OutsideCalls):
+class Flow(OutsideCalls, EmbedCalls):
     """
     Be one attempt at work. Given to a durable task as its argument ``flow``; never made by an author.
 

@@ -141,6 +141,24 @@ class GroupWriter:
         if committed is not None:
             committed.acquire()
 
+    def add_all(self, results: Sequence[Uncommitted]) -> None:
+        """
+        Take the results of items that were one piece of work: one commit has them all. Waits while there is no room.
+
+        :param results: of items that are at work; no more than may be uncommitted.
+        """
+        with self._lock:
+            while self._queue or self._committing:
+                if len(self._queue) + self._committing + len(results) <= self._most:
+                    break
+                self._room.wait()
+            if not self._queue:
+                self._begin()
+            self._queue.extend(results)
+            self._at_work -= len(results)
+            if not self._at_work or len(self._queue) * 2 >= self._most:
+                self._wake.notify()
+
     def _begin(self) -> None:
         self._first_at = time.monotonic()
         self._session.gate.hold(self, self._name)

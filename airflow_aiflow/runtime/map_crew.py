@@ -59,6 +59,8 @@ class Item:
     reused: Reusable | None = None
     #: How long its function took; ``None``: it gave nothing to record.
     seconds: float | None = None
+    #: Whether its line tells of work: in a batch, that of the first item does for all.
+    led: bool = True
     #: Whether no worker began with it.
     unbegun: bool = False
     #: Whether its place was given back.

@@ -10,7 +10,7 @@ from airflow_aiflow.durable.item_print import item_printer
 from airflow_aiflow.durable.policy import Duration
 from airflow_aiflow.exceptions import FlowOptionError
 from airflow_aiflow.runtime.current import flow_call
-from airflow_aiflow.runtime.map_files import items_of
+from airflow_aiflow.runtime.map_files import FileItems, items_of
 from airflow_aiflow.runtime.map_report import MapReport
 from airflow_aiflow.runtime.map_results import ListedResults, MapResults, NoResults, OrderedResults
 from airflow_aiflow.runtime.map_rules import MapRules
@@ -80,7 +80,7 @@ def run_map(
         raise FlowOptionError(f"map(): results must be 'list', 'shards' or 'none', got {results!r}")
     with flow_call(session):
         read = items_of(items)
-        report = _report(session, source.name, read)
+        report = map_report(session, source.name, read)
 
         def over(taken: MapResults) -> None:
             MapRun(session, source, rules, taken, report).over(read)
@@ -101,13 +101,22 @@ def _in_shards(session: Session, name: str, report: MapReport, over: Callable[[M
         writer.drop()
 
 
-def _report(session: Session, name: str, items: Iterable[Any]) -> MapReport:
+def map_report(session: Session, name: str, items: Iterable[Any]) -> MapReport:
+    """
+    Make what tells how far a map is.
+
+    :param session: the attempt at work.
+    :param name: the map's name.
+    :param items: what it runs over.
+    """
     services, recorder = session.services, session.recorder
-    total = len(items) if isinstance(items, Sized) else None
+    file = items if isinstance(items, FileItems) else None
+    total = len(items) if isinstance(items, Sized) else None if file is None else file.length
     return MapReport(
         name,
         total,
         services.clock,
         lambda line, warning: services.host.log(services.host.redact(line), warning=warning),
         lambda done, of, message: recorder.note("progress", {"done": done, "total": of, "message": message}),
+        None if file is None else file.share,
     )

@@ -49,10 +49,17 @@ class MapRun:
     :param rules: the author's options.
     :param results: take what the items give.
     :param report: tells how far the map is.
+    :param crew: makes its workers.
     """
 
     def __init__(
-        self, session: Session, source: ItemSource, rules: MapRules, results: MapResults, report: MapReport
+        self,
+        session: Session,
+        source: ItemSource,
+        rules: MapRules,
+        results: MapResults,
+        report: MapReport,
+        crew: Callable[..., Crew] = Crew,
     ) -> None:
         unit = current_unit()
         self._session, self._source, self._rules = session, source, rules
@@ -65,7 +72,7 @@ class MapRun:
         self._lookups = Lookups(session, source.reuse)
         self._shares = shares(session)
         self._trouble = MapTrouble(session, source.name, rules)
-        self._crew = Crew(session, source, rules, wanted=results.wanted)
+        self._crew = crew(session, source, rules, wanted=results.wanted)
         #: What has a place and no outcome yet, by its number in the list.
         self._open: dict[int, Item] = {}
         self._count = 0
@@ -258,7 +265,7 @@ class MapRun:
     def _note(self, item: Item) -> None:
         if item.record is None:
             return
-        listed = self._report.lists()
+        listed = item.led and self._report.lists()
         if item.reused is not None:
             self._session.journal.reused(item.reused, listed=listed)
         else:

@@ -17,7 +17,7 @@ from typing import Any
 
 from airflow_aiflow.durable.budget import read_budget
 from airflow_aiflow.durable.fingerprint import print_parts
-from airflow_aiflow.durable.item_print import part_printer
+from airflow_aiflow.durable.item_print import PartOfItem, Print, part_printer
 from airflow_aiflow.durable.limit import check_limit_name
 from airflow_aiflow.durable.policy import Duration, seconds
 from airflow_aiflow.exceptions import (
@@ -129,13 +129,23 @@ class ModelCalls:
         chosen["budget"] = read_budget(options.get("budget"))
         return lambda prompt: self.request(prompt, **chosen)
 
-    def source(self, name: str, options: Mapping[str, Any], rules: MapRules) -> ItemSource:
+    def source(
+        self,
+        name: str,
+        options: Mapping[str, Any],
+        rules: MapRules,
+        *,
+        prompt_of: Callable[[Any], str] | None = None,
+        item_key: Callable[[Any], str] | None = None,
+    ) -> ItemSource:
         """
         Say what ``llm_map`` does with each prompt.
 
         :param name: the map's name.
         :param options: those of ``llm``, and ``budget``.
         :param rules: the author's options of the map.
+        :param prompt_of: gives an item's prompt; ``None``: items are prompts.
+        :param item_key: gives an item's own key; ``None``: it has none.
         :raises TypeError: if an option is unknown.
         :raises FlowOptionError: if one is wrong.
         """
@@ -143,14 +153,17 @@ class ModelCalls:
         sample = make("")
         parts = zip_longest(PART_NAMES, sample.fingerprint_parts(), fillvalue=OUTPUT_TYPE)
         named = [("kind", "llm"), *parts, ("version", options.get("version"))]
-        secrets = self._session.secrets
+        check = partial(check_text, "prompt")
+        printed: Print = part_printer(named, PROMPT_PLACE, secrets=self._session.secrets, check=check)
+        text = prompt_of or (lambda prompt: prompt)
         return ItemSource(
             kind="llm",
             name=name,
-            printed=part_printer(named, PROMPT_PLACE, secrets=secrets, check=partial(check_text, "prompt")),
-            run=lambda prompt: self._ask(name, make(prompt)),
+            printed=printed if prompt_of is None else PartOfItem(printed, prompt_of),
+            run=lambda item: self.ask(name, make(text(item))),
             as_type=sample.output_type,
-            timeout=self._step_timeout(sample),
+            item_key=item_key,
+            timeout=self.step_timeout(sample),
             retries=rules.retries,
             reuse=read_age(options.get("reuse")),
         )
@@ -173,24 +186,35 @@ class ModelCalls:
             name=name,
             fingerprint=printed.digest,
             printed=printed,
-            run=lambda: self._ask(name, request),
+            run=lambda: self.ask(name, request),
             as_type=request.output_type,
-            timeout=self._step_timeout(request),
+            timeout=self.step_timeout(request),
             reuse=read_age(reuse),
         )
 
-    def _step_timeout(self, request: LlmRequest) -> float | None:
-        """Leave a call under a limit its wait beside the task's ``step_timeout``."""
+    def step_timeout(self, request: LlmRequest) -> float | None:
+        """
+        Leave a call under a limit its wait beside the task's ``step_timeout``.
+
+        :param request: names the limit.
+        """
         own = self._session.step_timeout
         return None if own is None or request.rate_limit is None else own + LONGEST_LIMIT_WAIT
 
-    def _ask(self, name: str, request: LlmRequest) -> Ran:
+    def ask(self, name: str, request: LlmRequest, caller: Callable[[], ModelCaller] | None = None) -> Ran:
+        """
+        Make a call that is not recorded: under its limit and budgets, and again where it was surely not served.
+
+        :param name: of its step.
+        :param request: the call.
+        :param caller: gives who makes it; ``None``: who makes the attempt's model calls.
+        """
         session = self._session
         with self._handing_on(name, request) as asked:
             try:
                 answer = author(
                     call_with_retries,
-                    self._paid.caller(name, asked, self._caller()),
+                    self._paid.caller(name, asked, (caller or self.caller)()),
                     asked,
                     clock=session.services.clock,
                     stop=lambda: session.gate.signal is not None,
@@ -239,7 +263,12 @@ class ModelCalls:
             return
         session.gate.park(delay, f"{error}; asked again in {delay:.0f} s")
 
-    def _caller(self) -> ModelCaller:
+    def caller(self) -> ModelCaller:
+        """
+        Give who makes the attempt's model calls.
+
+        :raises AiflowConfigError: if nobody does.
+        """
         models = self._session.services.models
         if models is None:
             raise AiflowConfigError("no models here: install airflow-aiflow[llm] and set a connection of common-ai")

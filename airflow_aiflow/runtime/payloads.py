@@ -191,6 +191,18 @@ class Payloads:
         failpoint("after_artifact_put", name)
         return Stored(sha256=sha256)
 
+    def put(self, data: bytes, name: str) -> bytes:
+        """
+        Put bytes into the artifact store whatever their size, encrypted where keys are configured.
+
+        :param data: no payload of the codec's, but bytes of any format.
+        :param name: the step's name, for failpoints.
+        :return: their address, which ``raw`` reads from.
+        """
+        sha256 = self._store().put_value(self._cipher.lock(data))
+        failpoint("after_artifact_put", name)
+        return sha256
+
     def keep_inline(self, data: bytes) -> bytes:
         """
         Give encoded bytes as a row of any size keeps them: encrypted where keys are configured.

@@ -1,0 +1,140 @@
+"""
+The workers of a map whose items are paid for by the batch: many items, one call, each item recorded by itself.
+
+Which items share a batch is nobody's identity: an item is found again by what it is, so the next run's batches hold
+only what changed. Items wait here until a batch is full, and the last ones until nothing else is at work. The records
+of a batch are committed together; what the batch cost stands with its first item.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from airflow_aiflow.durable.failpoint import failpoint
+from airflow_aiflow.runtime.group import Uncommitted
+from airflow_aiflow.runtime.map_crew import AHEAD, Crew, Item
+from airflow_aiflow.runtime.map_rules import MapRules
+from airflow_aiflow.runtime.map_source import ItemSource
+from airflow_aiflow.runtime.replay import Slot
+from airflow_aiflow.runtime.session import Session
+from airflow_aiflow.runtime.steps import Ran, StepCall, make_record, run_live
+
+
+class BatchCrew(Crew):
+    """
+    Work through items, a batch at a time.
+
+    Not covered: a process that is lost over one item. Its batch is begun anew by the next attempt, for no item is
+    suspected of killing; a map whose items may kill belongs into ``flow.map``.
+
+    :param session: the attempt at work.
+    :param source: names the records and says how long a batch may take.
+    :param rules: the author's options.
+    :param wanted: whether results are read back.
+    :param size: most items of a batch.
+    :param work: gets the items of a batch, gives a plain result for each; its usage is that of the batch.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        source: ItemSource,
+        rules: MapRules,
+        *,
+        wanted: bool,
+        size: int,
+        work: Callable[[Sequence[Any]], Ran],
+    ) -> None:
+        super().__init__(session, source, rules, wanted=wanted)
+        self._size, self._batch = size, work
+        self._waiting: list[Item] = []
+
+    @property
+    def appetite(self) -> int:
+        """How many more items keep the workers busy; below 0 where they have enough."""
+        return self._rules.max_workers * AHEAD * self._size - self._group.at_work
+
+    @property
+    def most_in_hand(self) -> int:
+        """How many items are suspects when a process is lost: none."""
+        return 0
+
+    def hand(self, items: Sequence[Item], *, singly: bool) -> None:
+        """
+        Take items; whole batches go to workers.
+
+        :param items: in order.
+        :param singly: has no meaning here.
+        """
+        self._group.begun(len(items))
+        self._waiting.extend(items)
+        while len(self._waiting) >= self._size:
+            self._send(self._size)
+
+    def wait(self) -> Sequence[Item]:
+        """Wait a moment for items to end; where no batch is at work, what waits makes the last one."""
+        if self._waiting and (self._stopped or len(self._waiting) == self._group.at_work):
+            self._send(len(self._waiting))
+        return super().wait()
+
+    def leave(self) -> None:
+        """Wait until what is in hand is recorded; what waits never began."""
+        waiting, self._waiting = self._waiting, []
+        self._unbegun(waiting)
+        super().leave()
+
+    def _send(self, number: int) -> None:
+        batch, self._waiting = self._waiting[:number], self._waiting[number:]
+        future = self._pool.submit(self._work_batch, batch)
+        self._futures.add(future)
+        future.add_done_callback(self._futures.discard)
+
+    def _unbegun(self, items: Sequence[Item]) -> None:
+        for item in items:
+            item.unbegun = True
+            self._left(item)
+
+    # --- in a worker's thread -----------------------------------------------------------------------------------------
+
+    def _work_batch(self, items: Sequence[Item]) -> None:
+        if self._stopped:
+            self._unbegun(items)
+        else:
+            self._context.copy().run(self._run_batch, items)
+        self._ended.put(())
+
+    def _run_batch(self, items: Sequence[Item]) -> None:
+        first, source = items[0], self._source
+        call = StepCall(
+            kind=source.kind,
+            name=source.name,
+            fingerprint=first.place.slot.fingerprint,
+            run=lambda: self._batch([item.place.item for item in items]),
+            timeout=source.timeout,
+        )
+        try:
+            run_live(self._session, call, first.place.slot, partial(self._keep_batch, items))
+        except BaseException as error:
+            first.error, first.given_back = error, True
+            if isinstance(error, Exception):
+                error.add_note(f"aiflow: in a batch of {len(items)}, the first of them number {first.place.number}")
+            self._left(first)
+            self._unbegun(items[1:])  # so that they are as if never handed over: nothing is known of them
+
+    def _keep_batch(
+        self, items: Sequence[Item], session: Session, _call: StepCall, _slot: Slot, ran: Ran, duration_ms: float
+    ) -> None:
+        results = []
+        for item, value in zip(items, ran.value, strict=True):
+            first = item is items[0]
+            place = item.place
+            call = self._source.call(place.item, place.slot.fingerprint, item.printed, place.key)
+            own = Ran(value, ran.usage if first else None)
+            record = make_record(session, call, place.slot, own, duration_ms if first else 0.0)
+            assert record is not None, "a place in a file holds no secret"
+            item.led = first
+            results.append(Uncommitted(item, record, value))
+        failpoint("before_record", self._source.name)
+        self._group.add_all(results)
