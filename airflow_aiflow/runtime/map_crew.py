@@ -38,6 +38,10 @@ GRAIN_SECONDS = 0.01
 #: Most items that are handed over at once.
 MOST_GRAIN = 64
 
+#: Seconds for an item below which it waits for nothing, not even another process of its machine: more workers would
+#: only take the interpreter's lock from each other.
+QUICK_SECONDS = 40e-6
+
 #: Seconds between two looks whether a signal has come, or what is in hand has had its time in a shutdown.
 LOOK_SECONDS = 0.2
 
@@ -92,13 +96,16 @@ class Crew:
         )
         #: A queue whose waiting can be interrupted by a signal, which a future's own waiting can't safely be.
         self._ended: queue.SimpleQueue[Sequence[Item]] = queue.SimpleQueue()
-        self._grain = 1
+        self._grain, self._quick = 1, False
         self._stopped = False
 
     @property
     def appetite(self) -> int:
         """How many more items keep the workers busy; below 0 where they have enough."""
-        return self._rules.max_workers * AHEAD * self._grain - self._group.at_work
+        # Where each item waits for its own commit, only many share one.
+        alone = self._quick and self._rules.flush_interval > 0
+        workers = 1 if alone else self._rules.max_workers
+        return workers * AHEAD * self._grain - self._group.at_work
 
     @property
     def most_in_hand(self) -> int:
@@ -174,6 +181,7 @@ class Crew:
         if ran:
             grain = int(GRAIN_SECONDS * ran / max(seconds, 1e-9))
             self._grain = max(1, min(MOST_GRAIN, grain, 2 * self._grain))
+            self._quick = self._grain == MOST_GRAIN and seconds < QUICK_SECONDS * ran
         self._ended.put(())
 
     def _run_one(self, item: Item) -> None:

@@ -37,6 +37,9 @@ STEP_PARAMS = (
     "prints",
 )
 
+#: Columns that may come as one value for all rows; the key's array is as long as there are rows.
+ALIKE = ("kind", "name", "unit", "occurrence", "step_fence")
+
 
 def record(ask: Ask, lease: Lease, generation: int, batch: Batch) -> list[StepRecord | None]:
     """
@@ -67,9 +70,20 @@ def _one(lease: Lease, generation: int, batch: Batch) -> Params:
 
 
 def _many(lease: Lease, generation: int, batch: Batch) -> Params:
-    """Give arrays, one a column."""
-    rows = [step_row(step) for step in batch.steps]
-    columns: dict[str, object] = {name: [row[place] for row in rows] for place, name in enumerate(STEP_PARAMS)}
+    """
+    Give arrays, one a column.
+
+    Most steps of a batch are a map's: alike in half of the columns, without a value in a third of them. Such a column
+    goes as no array at all, which halves what the driver has to do for an item.
+    """
+    columns: dict[str, object] = {f"{name}_of_all": None for name in ALIKE}
+    rows = zip(*map(step_row, batch.steps), strict=True) if batch.steps else ([] for _ in STEP_PARAMS)
+    for name, values in zip(STEP_PARAMS, rows, strict=True):
+        one = values[0] if values else None
+        alike = values.count(one) == len(values) and (one is None or name in ALIKE)
+        columns[name] = [] if alike else list(values)
+        if alike and name in ALIKE:
+            columns[f"{name}_of_all"] = one
     return columns | {
         "execution_id": lease.execution_pk,
         "fence": lease.fence,

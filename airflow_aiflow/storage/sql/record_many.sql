@@ -1,18 +1,26 @@
 -- Any number of steps and events in one commit; what is there already stays as it is. Arrays go in binary form: as text,
--- which is the driver's way with them, a thousand hashes cost it ten times as long.
+-- which is the driver's way with them, a thousand hashes cost it ten times as long. A shorter array is filled up with
+-- nulls: what all rows have in common comes once beside it.
 with s as (
     insert into aiflow.step (
         execution_id, generation, step_key, kind, name, unit, fingerprint, occurrence, fence, result, result_sha256,
         seal, ended_at, duration_ms, model, response_id, tokens_in, tokens_out, cost, prints
     )
-    select %(execution_id)s, %(generation)s, t.*
+    select
+        %(execution_id)s, %(generation)s, t.step_key, coalesce(t.kind, %(kind_of_all)s), coalesce(t.name, %(name_of_all)s),
+        coalesce(t.unit, %(unit_of_all)s), t.fingerprint, coalesce(t.occurrence, %(occurrence_of_all)s),
+        coalesce(t.fence, %(step_fence_of_all)s), t.result, t.result_sha256, t.seal, t.ended_at, t.duration_ms, t.model,
+        t.response_id, t.tokens_in, t.tokens_out, t.cost, t.prints
     from unnest(
         %(step_key)b::bytea[], %(kind)b::text[], %(name)b::text[], %(unit)b::text[], %(fingerprint)b::bytea[],
         %(occurrence)b::integer[], %(step_fence)b::bigint[], %(result)b::bytea[], %(result_sha256)b::bytea[],
         %(seal)b::bytea[], %(ended_at)b::timestamptz[], %(duration_ms)b::double precision[], %(model)b::text[],
         %(response_id)b::text[], %(tokens_in)b::bigint[], %(tokens_out)b::bigint[], %(cost)b::numeric[],
         %(prints)b::bytea[]
-    ) t
+    ) t (
+        step_key, kind, name, unit, fingerprint, occurrence, fence, result, result_sha256, seal, ended_at, duration_ms,
+        model, response_id, tokens_in, tokens_out, cost, prints
+    )
     on conflict do nothing
     returning step_key
 ),
