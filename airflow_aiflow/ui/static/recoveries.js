@@ -1,0 +1,80 @@
+/** What recovery found and did, newest first, beside what Airflow alone would have taken. */
+
+import { get, usePoll } from "./api.js";
+import { h, useState } from "./host.js";
+import { Badge } from "./parts.js";
+import { Ago, More, PageHead, Place, Refused, Table, useDeed, whenAnswered } from "./pieces.js";
+import { deedWords, kindWords, standstill } from "./recovery_words.js";
+import { Empty } from "./states.js";
+import { duration } from "./time.js";
+
+const LIMIT = 50;
+
+export function RecoveriesPage() {
+  const look = usePoll("/recoveries", { limit: LIMIT });
+  const [older, setOlder] = useState(/** @type {{items: any[], next: string | null} | null} */ (null));
+  const { busy, error, run } = useDeed();
+  const more = (/** @type {string} */ after) =>
+    run(async () => {
+      const page = await get("/recoveries", { limit: LIMIT, after });
+      setOlder((before) => ({ items: [...(before?.items ?? []), ...page.items], next: page.next }));
+    });
+  return h(
+    "div",
+    { className: "aif-stack" },
+    h(PageHead, {
+      title: "Recoveries",
+      lead: "Runs that stood still: what was found, what was done, and when the task went on.",
+    }),
+    whenAnswered(look, "the recoveries", (data) => {
+      const items = together(data.items, older?.items ?? []);
+      const next = older ? older.next : data.next;
+      return items.length === 0
+        ? h(Empty, { title: "No run stood still", tone: "good" }, "What the recovery DAG finds appears here. Without it, or ", h("code", {}, "aiflow doctor"), " says so, nobody looks.")
+        : h(
+            "div",
+            { className: "aif-stack" },
+            h(Table, {
+              label: "Recoveries",
+              heads: ["Found", "What", "Where", "Evidence", "Done", { text: "Stood still", number: true }, { text: "Airflow alone", number: true }],
+              rows: items.map(row),
+            }),
+            h(Refused, { error }),
+            h("div", {}, h(More, { look: { data: { next } }, busy, onMore: () => more(next) })),
+          );
+    }),
+  );
+}
+
+/**
+ * Put older pages behind the newest, which grows at its head.
+ *
+ * @param {any[]} newest
+ * @param {any[]} older
+ */
+function together(newest, older) {
+  const there = new Set(newest.map(keyOf));
+  return [...newest, ...older.filter((item) => !there.has(keyOf(item)))];
+}
+
+/** @param {any} item */
+const keyOf = (item) => String(item.number ?? JSON.stringify([item.found_at, item.execution, item.kind]));
+
+/** @param {any} item */
+function row(item) {
+  const kind = kindWords(item.kind);
+  const deed = deedWords(item.deed);
+  const { still, alone } = standstill(item);
+  return {
+    key: keyOf(item),
+    cells: [
+      h(Ago, { at: item.found_at, suffix: " ago" }),
+      h("span", { title: kind.sign }, kind.label),
+      h(Place, { execution: item.execution }),
+      h("span", { className: "aif-evidence" }, item.evidence),
+      h(Badge, { tone: deed.tone, title: deed.hint }, deed.label),
+      still === null ? h("span", { className: "aif-muted" }, item.deed === "requeue" ? "not gone on yet" : "–") : duration(still),
+      h("span", { className: "aif-muted", title: item.airflow_alone ?? "" }, alone === null ? "never" : duration(alone)),
+    ],
+  };
+}
