@@ -1,8 +1,8 @@
 """A stand-in for a language model's API. It is no model, by design: it answers by sentences of the text it is given.
 
 It exists so that crash-safety can be shown and tested on any machine, with real HTTP, real client libraries and real
-faults, without an account: it speaks chat completions and responses, whole and streamed, calls tools, fills JSON
-schemas, counts each request in a file, and misbehaves as its control file says (see `fault`).
+faults, without an account: it speaks chat completions, responses (both whole and streamed) and embeddings, calls tools,
+fills JSON schemas, counts each request in a file, and misbehaves as its control file says (see `fault`).
 
 Run as a process of its own: ``python -m airflow_aiflow.local.model_server --port ...``.
 """
@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from airflow_aiflow.local import chat_completions, responses
+from airflow_aiflow.local import chat_completions, embeddings, responses
 from airflow_aiflow.local.fault import FaultPlan, send_with
 from airflow_aiflow.local.http_wire import Request, Response, Wire, serve
 from airflow_aiflow.local.request_log import RequestLog
@@ -51,8 +51,20 @@ class ModelServer:
             await wire.send(Response.of_json({"object": "list", "data": [entry]}))
         elif request.method == "POST" and request.path in (chat_completions.PATH, responses.PATH):
             await self._complete(request, wire)
+        elif request.method == "POST" and request.path == embeddings.PATH:
+            await self._embed(request, wire)
         else:
             await wire.send(_error(404, f"no such resource: {request.method} {request.path}", "invalid_request_error"))
+
+    async def _embed(self, request: Request, wire: Wire) -> None:
+        answer_id = f"embd_{uuid.uuid4().hex}"
+        try:
+            body = request.json()
+            answer = embeddings.whole(body)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            await wire.send(_error(400, f"the request can't be read: {error}", "invalid_request_error"))
+            return
+        await self._send(request, wire, answer_id, answer["model"], Response.of_json(answer), 1)
 
     async def _complete(self, request: Request, wire: Wire) -> None:
         chat = request.path == chat_completions.PATH
@@ -63,16 +75,22 @@ class ModelServer:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             await wire.send(_error(400, f"the request can't be read: {error}", "invalid_request_error"))
             return
+        response, end_pieces = _response(chat, body, asked, answer_id)
+        await self._send(request, wire, answer_id, asked.model, response, end_pieces)
+
+    async def _send(
+        self, request: Request, wire: Wire, answer_id: str, model: str, response: Response, end_pieces: int
+    ) -> None:
+        """Count a request and answer it, well or as the faults say."""
         fault = self._faults.next(request.body)
         self._log.arrived(
             answer_id,
             fault.kind if fault else None,
             digest=hashlib.sha256(request.body).hexdigest(),
-            model=asked.model,
+            model=model,
             path=request.path,
             idempotency_key=request.headers.get("idempotency-key"),
         )
-        response, end_pieces = _response(chat, body, asked, answer_id)
         await send_with(fault, response, wire, partial(self._log.answered, answer_id), end_pieces=end_pieces)
 
 
