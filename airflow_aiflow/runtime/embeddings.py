@@ -22,8 +22,8 @@ from airflow_aiflow.exceptions import FlowOptionError, StepInputError
 from airflow_aiflow.llm.call import ModelCaller, check_text
 from airflow_aiflow.llm.embedding import EmbedRequest, Embeds, Encoder, VectorCaller
 from airflow_aiflow.runtime.batch_crew import BatchCrew
+from airflow_aiflow.runtime.commit_limits import BATCH_COMMIT
 from airflow_aiflow.runtime.current import flow_call
-from airflow_aiflow.runtime.group import BATCH_COMMIT
 from airflow_aiflow.runtime.map_files import items_of
 from airflow_aiflow.runtime.map_flow import map_report
 from airflow_aiflow.runtime.map_rules import MapRules
@@ -59,15 +59,14 @@ class Texts:
     def __iter__(self) -> Iterator[str]:
         numbers: dict[bytes, int] = {}
         for number, text in enumerate(self._texts):
-            self._check(number, text)
             # Half a SHA-256: a list would need 10^19 texts for two of them to meet.
-            known = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:16]
+            known = hashlib.sha256(self._checked(number, text)).digest()[:16]
             fresh = known not in numbers
             self.order.append(numbers.setdefault(known, len(numbers)))
             if fresh:
                 yield text
 
-    def _check(self, number: int, text: Any) -> None:
+    def _checked(self, number: int, text: Any) -> bytes:
         where = f"embed '{self._name}': text {number}"
         if type(text) is Unreadable:
             raise text.error
@@ -80,6 +79,12 @@ class Texts:
                 f"{where} has {len(text):,} characters, more than any embedding model takes whole "
                 f"({LONGEST_TEXT:,}): split it into paragraphs. Nothing was sent for it"
             )
+        try:
+            return text.encode()
+        except UnicodeEncodeError as error:
+            raise StepInputError(
+                f"{where} holds half of a surrogate pair at {error.start}, which no UTF-8 has. Nothing was sent for it"
+            ) from None
 
 
 class Embedding:

@@ -38,7 +38,7 @@ class ScriptedModels:
         answer: Callable[[LlmRequest], Any] = lambda request: f"answer to: {request.prompt[:40]}",
         *,
         price: Decimal | None = None,
-        vectors: Callable[[EmbedRequest], Any] = lambda request: [vector_of(text) for text in request.texts],
+        vectors: Callable[[EmbedRequest], Any] = lambda request: list(map(vector_of, request.texts)),
     ) -> None:
         self._answer = answer
         self._price = price
