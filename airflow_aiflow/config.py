@@ -127,6 +127,19 @@ def metrics_token() -> bytes | None:
     return token
 
 
+def check_options() -> None:
+    """
+    Read every option, whichever part of the deployment it is for.
+
+    :raises AiflowConfigError: at the first that holds a value that can't be used.
+    """
+    recovery_policy()
+    submit_key_window()
+    metrics_token()
+    # Last: what it complains of last, the lease, has a check of its own.
+    flow_settings()
+
+
 def _read(option: str) -> str:
     from airflow.sdk import conf
 

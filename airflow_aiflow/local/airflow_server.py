@@ -156,6 +156,8 @@ class AirflowServer(FolderServer):
         options |= {f"logging.{kind}_log_server_port": str(free_port()) for kind in ("worker", "trigger")}
         if self._recovery:
             options |= recovery_options(self.folder, self.dags_folder)
+            # Recovery finds a dead task in seconds: Airflow's own look, longer than the lease, is left behind it.
+            options["scheduler.task_instance_heartbeat_timeout"] = "60"
         return {
             "AIRFLOW_HOME": str(self.folder),
             **airflow_settings.as_environment({**options, **self._options}),

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_aiflow.config import SECTION, flow_settings
+from airflow_aiflow import config
+from airflow_aiflow.config import SECTION, check_options, flow_settings
 from airflow_aiflow.durable.lease import LeaseRules
 from airflow_aiflow.durable.settings import FlowSettings
 from airflow_aiflow.exceptions import AiflowConfigError
@@ -133,3 +134,15 @@ def test_the_defaults_hold_without_the_providers_metadata(monkeypatch: pytest.Mo
     settings = flow_settings()
     assert settings.lease == LeaseRules(ttl=30, interval=10)
     assert settings.seal_key is None
+
+
+def test_the_check_of_all_options_reads_each_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    read, found = config._read, set[str]()
+
+    def noted(option: str) -> str:
+        found.add(option)
+        return read(option)
+
+    monkeypatch.setattr(config, "_read", noted)
+    check_options()
+    assert set(OPTIONS) - found <= {"retention_days"}, "its page says that nothing uses it yet"

@@ -62,19 +62,15 @@ def _store_clock(sources: Sources) -> Finding:
 
 
 def _options(sources: Sources) -> Finding:
-    from airflow_aiflow.config import flow_settings, recovery_policy
+    from airflow_aiflow.config import check_options
     from airflow_aiflow.durable.lease import LeaseRules
-
-    def read() -> None:
-        recovery_policy()
-        flow_settings()
 
     known = None
     try:
         LeaseRules(sources.seconds("aiflow.lease_ttl"), sources.seconds("aiflow.heartbeat_interval"))
     except AiflowConfigError as why:
         known = str(why)
-    return settings.options(read, known)
+    return settings.options(check_options, known)
 
 
 UPGRADE = "`aiflow db upgrade` with the owner's connection"
