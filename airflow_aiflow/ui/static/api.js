@@ -94,12 +94,13 @@ export const post = (path, body) => core("POST", routeOf(path), body ?? {});
  * @param {string} method
  * @param {string} path as in `api/v2/dags/one/clearTaskInstances`
  * @param {unknown} [body]
+ * @param {AbortSignal} [signal]
  * @returns {Promise<any>}
  */
-export function core(method, path, body) {
+export function core(method, path, body, signal) {
   const given = body === undefined ? {} : { body: JSON.stringify(body) };
   const headers = { Accept: "application/json", ...(body === undefined ? {} : { "Content-Type": "application/json" }) };
-  return send(path, { method, headers, ...given });
+  return send(path, { method, headers, signal, ...given });
 }
 
 /**

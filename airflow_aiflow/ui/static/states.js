@@ -88,14 +88,14 @@ export function Stale({ error, stale }) {
  * Show an answer, or what is known instead of it.
  *
  * @template T
- * @param {{look: import("./api.js").Look<T>, what?: string, label?: string, children: (data: T) => Node}} props
+ * @param {{look: import("./api.js").Look<T>, what?: string, label?: string, children?: (data: T) => Node}} props
  */
 export function Answered({ look, what, label, children }) {
   if (look.data === undefined) {
     if (look.error) return h(Failed, { error: look.error, retry: look.reload, what });
     return h(Loading, { label });
   }
-  return h("div", { className: "aif-answered" }, h(Stale, look), children(look.data));
+  return h("div", { className: "aif-answered" }, h(Stale, look), children?.(look.data));
 }
 
 /** A fault in a page of ours stays in it: without this the host would replace its whole page by an error. */
