@@ -1,43 +1,13 @@
-"""Lay a preview of a clear out, for people and for programs."""
+"""Lay a preview of a clear out for people."""
 
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Any
 
-from airflow_aiflow.cli.clear_preview import Line, Preview, names_of
 from airflow_aiflow.cli.output import table
+from airflow_aiflow.cli.run_address import task_names
 from airflow_aiflow.durable.attempt import OnClear
-
-
-def as_json(found: Preview) -> dict[str, Any]:
-    """
-    Give a preview as plain values; amounts are texts.
-
-    :param found: the preview.
-    """
-    return {
-        "tasks": [
-            {
-                "task_id": line.task_id,
-                "map_indexes": line.indexes,
-                "durable": line.durable,
-                "verdict": line.verdict,
-                "new_generation": line.starts_anew,
-                "steps_recorded": line.steps,
-                "model_calls_recorded": line.calls,
-                "model_calls_again": line.calls if line.starts_anew else 0,
-                "cost_again": str(line.cost if line.starts_anew else Decimal(0)),
-                "effects_kept": dict(line.kept),
-            }
-            for line in found.lines
-        ],
-        "model_calls_again": found.calls,
-        "cost_again": str(found.cost),
-        "in_doubt": [{"number": number, "effect": name} for number, name in found.doubts],
-        "waiting": [{"number": number, "subject": subject} for number, subject in found.waiting],
-        "assets": [{"uri": uri, "triggers_dags": count} for uri, count in found.assets],
-    }
+from airflow_aiflow.durable.clear_preview import Line, Preview
 
 
 def as_text(found: Preview, wish: OnClear | None) -> str:
@@ -47,7 +17,7 @@ def as_text(found: Preview, wish: OnClear | None) -> str:
     :param found: the preview.
     :param wish: what the person asks of the clear.
     """
-    rows = [(names_of(line), line.verdict, _calls(line), _effects(line)) for line in found.lines]
+    rows = [(_names(line), line.verdict, _calls(line), _effects(line)) for line in found.lines]
     below = [
         ("assets", f"{uri} will be emitted again" + (f" -> triggers {_dags(count)}" if count else ""))
         for uri, count in found.assets
@@ -90,3 +60,7 @@ def _effects(line: Line) -> str:
 
 def _dags(count: int) -> str:
     return f"{count} DAG" if count == 1 else f"{count} DAGs"
+
+
+def _names(line: Line) -> str:
+    return task_names((line.task_id, index) for index in line.indexes)

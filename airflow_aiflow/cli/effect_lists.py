@@ -18,6 +18,7 @@ from airflow_aiflow.cli.ledger_inbox import open_inbox
 from airflow_aiflow.cli.output import FINDING, OK, show, table
 from airflow_aiflow.durable.inbox import Inbox, InboxEntry
 from airflow_aiflow.exceptions import AiflowConfigError
+from airflow_aiflow.runtime.persons_word import find_entry
 
 
 def run_list(options: argparse.Namespace) -> int:
@@ -103,14 +104,3 @@ def run_show(options: argparse.Namespace) -> int:
         texts.append(effect_text(effect, intents, entry))
     show(options, value, "\n\n".join(texts))
     return OK
-
-
-def find_entry(inbox: Inbox, number: int) -> InboxEntry | None:
-    """
-    Find what waits under a number.
-
-    :param inbox: the ledger's.
-    :param number: of an intent or a question.
-    :return: ``None``: nothing waits under it.
-    """
-    return next((entry for entry in inbox.waiting(after=number - 1, limit=1) if entry.number == number), None)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from airflow_aiflow.durable.effect import EffectRecord, EffectState
+from airflow_aiflow.durable.effect import EffectRecord
 from airflow_aiflow.durable.identity import OWN_KEY, UNMAPPED, ExecutionId, idempotency_key
 from airflow_aiflow.durable.inbox import InboxEntry, IntentRecord, Question
 from airflow_aiflow.durable.record import Stored
-from airflow_aiflow.exceptions import PayloadError
+from airflow_aiflow.runtime.readable import certainty, readable, readable_request, task_waits, unsettled
 
 if TYPE_CHECKING:
     from airflow_aiflow.storage.payload_cipher import PayloadCipher
@@ -24,8 +24,6 @@ KEYS = "AIRFLOW__AIFLOW__PAYLOAD_KEYS"
 
 #: Characters of one argument or result: a document that was sent does not bury the rest.
 MOST = 2000
-
-Certainty = Literal["at work", "verified dead", "presumed gone"]
 
 
 def execution_value(execution: ExecutionId) -> dict[str, Any]:
@@ -70,8 +68,8 @@ def effect_value(
     }
     if whole:
         value["idempotency_key"] = idempotency_key(effect.effect, effect.repeat)
-        value["request"] = _request_value(effect.request)
-        value["result"] = None if effect.result is None else readable(effect.result)
+        value["request"] = readable_request(effect.request, payload_cipher())
+        value["result"] = None if effect.result is None else shown_payload(effect.result)
     if intents is not None:
         value["intents"] = [intent_value(each) for each in intents]
     return value
@@ -139,38 +137,6 @@ def entry_value(entry: InboxEntry) -> dict[str, Any]:
     }
 
 
-def task_waits(entry: InboxEntry) -> bool:
-    """
-    Say whether a task waits for this word: else nobody comes back by itself.
-
-    :param entry: as read.
-    """
-    question = entry.question
-    return question is not None and question.answer is None and (question.time_left is None or question.time_left > 0)
-
-
-def unsettled(effect: EffectRecord) -> bool:
-    """
-    Say whether nobody knows what became of the call.
-
-    :param effect: as read.
-    """
-    return effect.state in (EffectState.INTENDED, EffectState.IN_DOUBT)
-
-
-def certainty(effect: EffectRecord) -> Certainty:
-    """
-    Say how sure it is that nobody is at work on the call any more.
-
-    :param effect: with an open intent.
-    """
-    from airflow_aiflow.runtime.process import is_dead
-
-    if is_dead(effect.owner) is True:
-        return "verified dead"
-    return "at work" if effect.live or effect.gone_in > 0 else "presumed gone"
-
-
 def short_row(effect: EffectRecord) -> tuple[str, ...]:
     """
     Give an effect as a line of a list.
@@ -234,7 +200,7 @@ def effect_text(effect: EffectRecord, intents: list[IntentRecord], entry: InboxE
         f"request          {_request_text(effect.request)}",
     ]
     if effect.result is not None:
-        lines.append(f"result           {_cut(repr(readable(effect.result)))}")
+        lines.append(f"result           {_cut(repr(shown_payload(effect.result)))}")
     if unsettled(effect):
         lines.append(f"its process      {certainty(effect)} ({effect.owner.hostname}, pid {effect.owner.pid})")
     if effect.duplicate_suspected:
@@ -281,19 +247,13 @@ def question_text(question: Question) -> str:
     return "\n".join(line for line in lines if line)
 
 
-def readable(stored: Stored) -> Any:
+def shown_payload(stored: Stored) -> Any:
     """
-    Read a payload for people, secrets masked; where it can't be read here, the text says why.
+    Read a payload for people, with the keys of the environment.
 
     :param stored: as the ledger keeps it.
     """
-    from airflow_aiflow.durable.payload import decode
-
-    try:
-        data = _opened(stored)
-        return data if isinstance(data, str) else _masked(decode(data))
-    except PayloadError as error:
-        return f"(not readable here: {error})"
+    return readable(stored, payload_cipher())
 
 
 def payload_cipher() -> PayloadCipher:
@@ -308,31 +268,8 @@ def payload_keys() -> tuple[bytes, ...]:
     return tuple(key.strip().encode() for key in os.environ.get(KEYS, "").split(",") if key.strip())
 
 
-def _opened(stored: Stored) -> bytes | str:
-    if stored.inline is None:
-        assert stored.sha256 is not None
-        return f"(too large for the ledger: the artifact with SHA-256 {stored.sha256.hex()})"
-    return payload_cipher().open(stored.inline, "it")
-
-
-def _masked(value: Any) -> Any:
-    from airflow.sdk._shared.secrets_masker import redact
-
-    return redact(value)
-
-
-def _request_value(stored: Stored) -> Any:
-    found = readable(stored)
-    if not isinstance(found, dict):
-        return found
-    names = [name for name in found.get("prints", {}) if name not in found["kwargs"]]
-    args = found["args"]
-    named = dict(zip(names, args, strict=False)) if len(names) >= len(args) else dict(enumerate(args))
-    return {"function": found["function"], "arguments": _masked({**named, **found["kwargs"]})}
-
-
 def _request_text(stored: Stored) -> str:
-    found = _request_value(stored)
+    found = readable_request(stored, payload_cipher())
     if not isinstance(found, dict):
         return str(found)
     lines = [f"{found['function']}("]

@@ -12,40 +12,27 @@ from datetime import datetime
 from typing import Any
 
 from airflow_aiflow.cli.api_address import VARIABLE, find_api
-from airflow_aiflow.cli.effect_lists import find_entry
 from airflow_aiflow.cli.effect_view import KEYS, payload_cipher
 from airflow_aiflow.cli.ledger_inbox import open_inbox
 from airflow_aiflow.cli.output import FINDING, OK, show
 from airflow_aiflow.durable.identity import ExecutionId
-from airflow_aiflow.durable.inbox import DID_NOT_HAPPEN, FAIL, HAPPENED, Inbox, Question, Word, give_word
-from airflow_aiflow.durable.payload import encode
-from airflow_aiflow.durable.record import Stored
+from airflow_aiflow.durable.inbox import Inbox, Question, Word
 from airflow_aiflow.exceptions import AiflowConfigError, AiflowError
-
-#: Most bytes of a result that a person gives: it lies in the ledger's row, and people type less.
-LARGEST_RESULT = 1024**2
-
-#: What the first two options of a doubt say about its call.
-DECISIONS = {HAPPENED: "happened", DID_NOT_HAPPEN: "did_not_happen"}
+from airflow_aiflow.runtime.persons_word import DoubtDecision, Said, answer, resolve, stored_result
 
 
 def run_resolve(options: argparse.Namespace) -> int:
     """Say what became of a call in doubt."""
     if options.result is not None and not options.happened:
         options.parser.error("--result goes with --happened: what did not happen has no result")
-    number, by, note = options.number, options.by, options.reason
+    number = options.number
+    decision: DoubtDecision = "fail" if options.fail else "happened" if options.happened else "did_not_happen"
     with open_inbox(options) as inbox:
-        waits = _waiting_question(inbox, number)
-        if (before := _said_before(inbox, number)) is not None:
-            return _refused(options, before)
-        if options.fail:
-            said, word = FAIL, inbox.answer(number, FAIL, by=by, note=note)
-        elif options.happened:
-            result = None if options.result is None else _stored(inbox, number, options.result[0])
-            said, word = "happened", inbox.resolve(number, "happened", by=by, note=note, result=result)
-        else:
-            said, word = "did_not_happen", inbox.resolve(number, "did_not_happen", by=by, note=note)
-        return _report(options, inbox, word, said, waits, {"decision": said})
+        result = None
+        if options.result is not None:
+            result = stored_result(inbox, number, options.result[0], payload_cipher(), keys=KEYS)
+        said = resolve(inbox, number, decision, by=options.by, note=options.reason, result=result)
+        return _report(options, inbox, said, {"decision": said.said})
 
 
 def run_release(options: argparse.Namespace) -> int:
@@ -76,9 +63,8 @@ def run_answer(options: argparse.Namespace) -> int:
                 f"doubt it is `aiflow effects resolve {options.number}`"
             )
         chosen = _option(question, options.option)
-        said = DECISIONS.get(chosen, chosen) if question.kind == "doubt" else chosen
-        word = give_word(inbox, options.number, said, by=options.by, note=options.reason)
-        return _report(options, inbox, word, chosen, question, {"option": chosen})
+        said = answer(inbox, question, chosen, by=options.by, note=options.reason)
+        return _report(options, inbox, said, {"option": chosen})
 
 
 def _option(question: Question, text: str) -> str:
@@ -93,60 +79,10 @@ def _option(question: Question, text: str) -> str:
     raise AiflowConfigError(f"#{question.number} takes one of {shown}; got {text!r}. Nothing was answered")
 
 
-def _stored(inbox: Inbox, number: int, result: Any) -> Stored:
-    """Store a result as a task would: encrypted where the ledger's payloads are."""
-    from airflow_aiflow.storage.payload_cipher import MAGIC
-
-    data, cipher = encode(result).data, payload_cipher()
-    if len(data) > LARGEST_RESULT:
-        raise AiflowConfigError(
-            f"the result has {len(data):,} bytes, at most {LARGEST_RESULT:,} are taken here: give a reference to what "
-            f"is large. Nothing was changed"
-        )
-    question = inbox.question(number)
-    about = number if question is None or question.effect is None else _number_of(inbox, question)
-    effect = inbox.effect_numbered(about)
-    if not cipher.active and effect is not None and (effect.request.inline or b"").startswith(MAGIC):
-        raise AiflowConfigError(
-            f"the payloads of this ledger are encrypted: set {KEYS} to the deployment's keys, so that the result is as "
-            f"well. Nothing was changed"
-        )
-    return Stored(inline=cipher.lock(data))
-
-
-def _number_of(inbox: Inbox, question: Question) -> int:
-    """Find the number of the call that a question is about."""
-    assert question.effect is not None
-    found = inbox.effects(name=question.effect.name, key=question.effect.key)
-    return next((each.number for each in found if each.intent_id == question.intent_id), question.number)
-
-
-def _waiting_question(inbox: Inbox, number: int) -> Question | None:
-    """Find who waits for word on a doubt, by the number of its intent or of the question about it."""
-    entry = find_entry(inbox, number)
-    return inbox.question(number) if entry is None else entry.question
-
-
-def _said_before(inbox: Inbox, number: int) -> Word | None:
-    """Find the word on a call that stands already, whoever said it: the same one again is no new one."""
-    found = next((intent for intent in inbox.intents(number) if intent.number == number), None)
-    if found is None or found.decision is None or found.decided_at is None:
-        return None
-    decision, at = found.decision.replace("_", " "), f"{found.decided_at:%Y-%m-%d %H:%M:%S} UTC"
-    return Word(False, f"it was answered by {found.decided_by} at {at}: {decision}")
-
-
-def _report(
-    options: argparse.Namespace,
-    inbox: Inbox,
-    word: Word,
-    said: str,
-    waits: Question | None,
-    value: dict[str, Any],
-) -> int:
-    if not word.counts:
-        return _refused(options, word)
-    number = options.number
+def _report(options: argparse.Namespace, inbox: Inbox, found: Said, value: dict[str, Any]) -> int:
+    if not found.word.counts:
+        return _refused(options, found.word)
+    number, said, waits = options.number, found.said, found.waits
     if waits is not None:
         following = tell_task(options, inbox, waits.execution, waits.asked_at, said)
     else:

@@ -12,12 +12,12 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from airflow_aiflow.cli.api_address import VARIABLE, find_api
-from airflow_aiflow.cli.clear_preview import Instance, Preview, preview
-from airflow_aiflow.cli.clear_table import as_json, as_text
+from airflow_aiflow.cli.clear_table import as_text
 from airflow_aiflow.cli.output import FINDING, OK, show
 from airflow_aiflow.cli.run_address import RunAddress, TaskAddress, task_names
 from airflow_aiflow.cli.run_lists import open_runs
 from airflow_aiflow.durable.attempt import OnClear
+from airflow_aiflow.durable.clear_preview import Instance, Preview, as_json, preview
 from airflow_aiflow.durable.run_view import ExecutionView
 from airflow_aiflow.exceptions import AiflowConfigError, AirflowRefusedError, ClearRefusedError, RunNotFoundError
 from airflow_aiflow.storage.postgres_runs import PostgresRuns

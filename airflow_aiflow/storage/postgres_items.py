@@ -51,7 +51,7 @@ class PostgresItems:
         """Read the items of a generation that have no result and are known for it."""
         rows = self._ask(statement("troubled_items"), lease_params(lease) | {"generation": generation})
         endings = [row[4] for row in rows if row[0] is None]
-        return endings[0] if endings else None, [_item(row) for row in rows if row[0] is not None]
+        return endings[0] if endings else None, [item_of(row) for row in rows if row[0] is not None]
 
     def fail_items(self, lease: Lease, generation: int, items: Sequence[FailedItem]) -> None:
         """Write down failed items, or that items are at work."""
@@ -78,9 +78,14 @@ class PostgresItems:
     def failed_of_run(self, dag_id: str, run_id: str) -> list[tuple[ExecutionId, int, int, FailedItem]]:
         """List the items of a run that have no result."""
         rows = self._ask(statement("failed_of_run"), {"dag_id": dag_id, "run_id": run_id})
-        return [(ExecutionId(*row[:4]), row[4], row[5], _item(row[6:])) for row in rows]
+        return [(ExecutionId(*row[:4]), row[4], row[5], item_of(row[6:])) for row in rows]
 
 
-def _item(row: Row) -> FailedItem:
+def item_of(row: Row) -> FailedItem:
+    """
+    Turn a row about a failed item into the domain's value.
+
+    :param row: from ``step_key`` to ``at``.
+    """
     names = ("step_key", "name", "number", "key", "state", "failures", "kills", "error", "fence")
     return FailedItem(**dict(zip(names, row[:-1], strict=True)), at=utc(row[-1]))

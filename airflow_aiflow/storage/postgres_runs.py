@@ -13,7 +13,7 @@ from typing import Self
 
 from airflow_aiflow.durable.attempt import OnClear
 from airflow_aiflow.durable.execution import ExecutionState
-from airflow_aiflow.durable.identity import ExecutionId
+from airflow_aiflow.durable.identity import UNMAPPED, ExecutionId
 from airflow_aiflow.durable.run_view import EffectCount, ExecutionView, OpenQuestion, SpendingView, StepView
 from airflow_aiflow.storage.connections import Connections
 from airflow_aiflow.storage.rows import Row, utc
@@ -47,15 +47,19 @@ class PostgresRuns:
         """
         return cls(Connections(dsn, POOL_SIZE))
 
-    def executions(self, dag_id: str, run_id: str) -> list[ExecutionView]:
+    def executions(
+        self, dag_id: str, run_id: str, *, task_id: str | None = None, map_index: int = UNMAPPED
+    ) -> list[ExecutionView]:
         """
         List the executions of a run, in the order in which they began.
 
         :param dag_id: the DAG.
         :param run_id: the run.
+        :param task_id: only of this task; ``None``: of all.
+        :param map_index: with ``task_id``: only of this map index.
         :return: empty: no durable task of it ever ran.
         """
-        params = {"dag_id": dag_id, "run_id": run_id}
+        params = {"dag_id": dag_id, "run_id": run_id, "task_id": task_id, "map_index": map_index}
         effects: dict[int, list[EffectCount]] = defaultdict(list)
         for pk, name, state, count, numbers in self._ask(statement("run_effects"), params):
             effects[pk].append(EffectCount(name, state, count, tuple(numbers)))

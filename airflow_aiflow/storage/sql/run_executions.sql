@@ -21,4 +21,5 @@ where
     hashtextextended(x.dag_id, 0) = hashtextextended(%(dag_id)s, 0)
     and hashtextextended(x.run_id, 0) = hashtextextended(%(run_id)s, 0)
     and x.dag_id = %(dag_id)s and x.run_id = %(run_id)s
+    and (%(task_id)s::text is null or (x.task_id = %(task_id)s::text and x.map_index = %(map_index)s::integer))
 order by x.execution_id

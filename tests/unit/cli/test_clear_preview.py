@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from airflow_aiflow.cli.clear_preview import NEVER_DURABLE, Instance, Preview, preview
-from airflow_aiflow.cli.clear_table import as_json, as_text
+from airflow_aiflow.cli.clear_table import as_text
 from airflow_aiflow.durable.attempt import OnClear
+from airflow_aiflow.durable.clear_preview import NEVER_DURABLE, Instance, Preview, as_json, preview
 from airflow_aiflow.durable.execution import ExecutionState
 from airflow_aiflow.durable.identity import ExecutionId
 from airflow_aiflow.durable.run_view import EffectCount, ExecutionView, OpenQuestion

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from airflow_aiflow.cli.run_address import task_names
 from airflow_aiflow.durable.attempt import OnClear
 from airflow_aiflow.durable.execution import ExecutionState
 from airflow_aiflow.durable.run_view import ExecutionView
@@ -182,10 +181,31 @@ def _emitted(assets: Iterable[Mapping[str, Any]], dag_id: str, cleared: set[str]
     )
 
 
-def names_of(line: Line) -> str:
+def as_json(found: Preview) -> dict[str, Any]:
     """
-    Name the task instances of a line.
+    Give a preview as plain values; amounts are texts.
 
-    :param line: of a preview.
+    :param found: the preview.
     """
-    return task_names((line.task_id, index) for index in line.indexes)
+    return {
+        "tasks": [
+            {
+                "task_id": line.task_id,
+                "map_indexes": line.indexes,
+                "durable": line.durable,
+                "verdict": line.verdict,
+                "new_generation": line.starts_anew,
+                "steps_recorded": line.steps,
+                "model_calls_recorded": line.calls,
+                "model_calls_again": line.calls if line.starts_anew else 0,
+                "cost_again": str(line.cost if line.starts_anew else Decimal(0)),
+                "effects_kept": dict(line.kept),
+            }
+            for line in found.lines
+        ],
+        "model_calls_again": found.calls,
+        "cost_again": str(found.cost),
+        "in_doubt": [{"number": number, "effect": name} for number, name in found.doubts],
+        "waiting": [{"number": number, "subject": subject} for number, subject in found.waiting],
+        "assets": [{"uri": uri, "triggers_dags": count} for uri, count in found.assets],
+    }
