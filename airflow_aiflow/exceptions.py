@@ -132,6 +132,10 @@ class ItemFileError(FlowError):
     """Say which line of a file of items can't be read, and why."""
 
 
+class ItemInputError(FlowError):
+    """Say which item of a batch can't be asked about, and why; nothing was sent for it."""
+
+
 class ItemLostError(FlowError):
     """Say that an item of a map took its process with it more than once: it is not begun again."""
 
@@ -164,6 +168,18 @@ class EffectBusyError(EffectError):
 
 class EffectDeclinedError(EffectError):
     """Say that a person declined an effect that needs approval, or told the waiting task to fail; nothing was sent."""
+
+
+class ApprovalDeclinedError(EffectDeclinedError):
+    """
+    Say that a person declined an effect that needs approval; nothing was sent.
+
+    :param note: what the person added.
+    """
+
+    def __init__(self, message: str, note: str = "") -> None:
+        self.note = note
+        super().__init__(message)
 
 
 class EffectExpiredError(EffectError):
@@ -326,6 +342,10 @@ class FlowSignal(BaseException):
 
 class AttemptSuperseded(FlowSignal):
     """A later attempt holds the fence: this one starts nothing more and ends."""
+
+
+class AttemptCancelled(FlowSignal):
+    """A person cancelled the run: this attempt starts nothing more, takes back what it is asked to, and ends."""
 
 
 class AttemptParked(FlowSignal):

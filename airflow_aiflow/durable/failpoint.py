@@ -45,6 +45,12 @@ OUTSIDE: Final = frozenset(
     {"after_mark", "after_set_state", "after_clear", "after_submit", "after_run_made", "after_cancel_asked"}
 )
 
+#: Crash sites of a batch whose results are written outside of the artifact store.
+BATCH: Final = frozenset({"after_shard", "before_manifest", "after_manifest"})
+
+#: All of them.
+ALL: Final = NAMES | OUTSIDE | BATCH
+
 _lock = threading.Lock()
 _passed = 0
 
@@ -55,8 +61,8 @@ def _parse(text: str | None) -> tuple[str, str | None, int, signal.Signals] | No
     text, _, action = text.partition("=")
     site, _, count = text.partition(":")
     name, _, label = site.partition("@")
-    if name not in NAMES | OUTSIDE:
-        raise ValueError(f"AIFLOW_FAILPOINT names {name!r}; known: {', '.join(sorted(NAMES | OUTSIDE))}")
+    if name not in ALL:
+        raise ValueError(f"AIFLOW_FAILPOINT names {name!r}; known: {', '.join(sorted(ALL))}")
     if action not in ("", "stop"):
         raise ValueError(f"AIFLOW_FAILPOINT wants {action!r} at {name}; 'stop' is known, nothing: kill")
     return name, label or None, int(count or 1), signal.SIGSTOP if action else signal.SIGKILL
@@ -79,7 +85,7 @@ def failpoint(name: str, label: str = "") -> None:
     """
     Pass a crash site.
 
-    :param name: one of ``NAMES`` or ``OUTSIDE``.
+    :param name: one of ``ALL``.
     :param label: the step's or effect's name.
     """
     if _armed is None or name != _armed[0] or (_armed[1] is not None and _armed[1] != label):

@@ -84,6 +84,28 @@ class _AllParts:
         return self._printed(item).digest
 
 
+class PartOfItem:
+    """
+    Print of each item the part that decides its outcome.
+
+    :param printed: prints that part.
+    :param part_of: gives it.
+    """
+
+    __slots__ = ("_part_of", "_printed")
+
+    def __init__(self, printed: Print, part_of: Callable[[Any], Any]) -> None:
+        self._printed, self._part_of = printed, part_of
+
+    def __call__(self, item: Any) -> Printed:
+        """Print an item's part."""
+        return self._printed(self._part_of(item))
+
+    def digest(self, item: Any) -> bytes:
+        """Give the fingerprint of an item's part."""
+        return self._printed.digest(self._part_of(item))
+
+
 def item_printer(
     name: str,
     fn: Callable[..., Any],

@@ -5,18 +5,28 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from airflow_aiflow.operators.batch import BatchInferenceOperator as BatchInferenceOperator
+    from airflow_aiflow.operators.batch import shards as shards
     from airflow_aiflow.operators.effect import EffectOperator as EffectOperator
     from airflow_aiflow.operators.llm import DurableLLMOperator as DurableLLMOperator
     from airflow_aiflow.operators.requeue import RequeueRunsOperator as RequeueRunsOperator
 
 #: Public name -> module.
 _HOMES = {
+    "BatchInferenceOperator": "batch",
     "DurableLLMOperator": "llm",
     "EffectOperator": "effect",
     "RequeueRunsOperator": "requeue",
+    "shards": "batch",
 }
 
-__all__ = ["DurableLLMOperator", "EffectOperator", "RequeueRunsOperator"]
+__all__ = [
+    "BatchInferenceOperator",
+    "DurableLLMOperator",
+    "EffectOperator",
+    "RequeueRunsOperator",
+    "shards",
+]
 
 
 def __getattr__(name: str) -> Any:

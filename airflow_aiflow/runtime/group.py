@@ -25,12 +25,6 @@ from airflow_aiflow.durable.record import StepRecord
 from airflow_aiflow.runtime.session import Session
 from airflow_aiflow.runtime.step_seal import check_seal
 
-#: Most results that are uncommitted: at 2 KB each a commit of a megabyte, which takes tens of milliseconds.
-BATCH_COMMIT = 500
-
-#: Seconds that a result waits for others: a tenth of what a short model call takes, and five commits a second.
-FLUSH_INTERVAL = 0.2
-
 #: Seconds between two commits while nobody is at work for a moment: quick items would else be committed one by one.
 IDLE_INTERVAL = 0.005
 

@@ -29,6 +29,7 @@ class MapReport:
     :param clock: for times.
     :param log: writes a line; given whether it is a warning.
     :param told: called with each line's figures: done, total, message.
+    :param share: says which share of the items has been read, where nobody knows how many there are.
     """
 
     def __init__(
@@ -38,12 +39,16 @@ class MapReport:
         clock: Clock,
         log: Callable[[str, bool], None],
         told: Callable[[int, int | None, str], None],
+        share: Callable[[], float | None] | None = None,
     ) -> None:
         self._name, self.total, self._clock, self._log, self._told = name, total, clock, log, told
         self._began = self._line_at = clock.monotonic()
         self._listed = 0
         self._step = max(1, (total or 0) // LINES)
         self._next = self._step if total is not None and total > MOST_ITEM_LINES else None
+        self._share = share
+        #: The twentieth of a file of unknown length in which the last line was written.
+        self._part = 0
         self.count = 0
         self.failures = 0
         self._named: list[str] = []
@@ -62,9 +67,15 @@ class MapReport:
         if not number:
             return
         self.count += number
-        now = self._clock.monotonic()
-        if (self._next is not None and self.count + self.failures >= self._next) or now - self._line_at >= LINE_SECONDS:
+        now, ended = self._clock.monotonic(), self.count + self.failures
+        due = self._next is not None and ended >= self._next
+        if self.total is None and ended > MOST_ITEM_LINES and (share := self._read_share()) is not None:
+            due = due or int(share * LINES) > self._part
+        if due or now - self._line_at >= LINE_SECONDS:
             self._line(now)
+
+    def _read_share(self) -> float | None:
+        return None if self._share is None else self._share()
 
     def failed(self, number: int, key: str | None, error: BaseException) -> None:
         """
@@ -88,8 +99,14 @@ class MapReport:
         took = max(now - self._began, 1e-6)
         rate = ended / took
         speed = f"{rate:,.1f} items/s" if rate >= 1 else f"{60 * rate:,.1f} items/min"
-        share = "" if not total else f" of {total:,} ({100 * ended // total} %)"
+        share, read = "" if not total else f" of {total:,} ({100 * ended // total} %)", None
         left = ""
+        if total is None and (read := self._read_share()):
+            # What is read ahead of the workers is little beside a file that needs lines.
+            self._part = int(read * LINES)
+            share = f" (about {100 * read:.0f} % of the file)"
+            if read < 1:
+                left = f", about {timedelta(seconds=round(took * (1 - read) / read))} left"
         if total and ended < total:
             left = f", {timedelta(seconds=round((total - ended) / rate))} left"
         failed = f", {self.failures:,} failed" if self.failures else ""

@@ -21,7 +21,15 @@ class MapResults(Protocol):
         Take a result.
 
         :param number: of its item in the list, from 0; each comes once.
-        :param value: what the item gave; ``None`` of a failed one.
+        :param value: what the item gave.
+        """
+
+    def fail(self, number: int, error: BaseException) -> None:
+        """
+        Take a failure that the map goes on after.
+
+        :param number: of its item in the list, from 0; each comes once.
+        :param error: what became of it.
         """
 
     @property
@@ -48,6 +56,10 @@ class ListedResults:
             self.values.extend([None] * missing)
         self.values[number] = value
 
+    def fail(self, number: int, error: BaseException) -> None:
+        """Keep ``None``."""
+        self.put(number, None)
+
 
 class NoResults:
     """Keep nothing: what the items gave is recorded, or outside."""
@@ -58,30 +70,45 @@ class NoResults:
     def put(self, number: int, value: Any) -> None:
         """Let go of a result."""
 
+    def fail(self, number: int, error: BaseException) -> None:
+        """Let go of a failure."""
+
 
 class OrderedResults:
     """
     Hand results on in the order of the items, and keep only those that came too early.
 
     :param write: takes one result after the other.
+    :param write_failed: takes the failures among them; ``None``: ``write`` takes ``None`` for each.
     """
 
     wanted = True
 
-    def __init__(self, write: Callable[[Any], None]) -> None:
+    def __init__(
+        self, write: Callable[[Any], None], write_failed: Callable[[BaseException], None] | None = None
+    ) -> None:
         self._write = write
+        self._write_failed = write_failed or (lambda _error: write(None))
         self._next = 0
-        self._early: dict[int, Any] = {}
+        self._early: dict[int, tuple[Callable[[Any], None], Any]] = {}
 
     def put(self, number: int, value: Any) -> None:
         """Hand a result on, and those that waited for it."""
+        self._take(number, self._write, value)
+
+    def fail(self, number: int, error: BaseException) -> None:
+        """Hand a failure on, and what waited for it."""
+        self._take(number, self._write_failed, error)
+
+    def _take(self, number: int, write: Callable[[Any], None], value: Any) -> None:
         if number != self._next:
-            self._early[number] = value
+            self._early[number] = (write, value)
             return
-        self._write(value)
+        write(value)
         self._next += 1
         while self._early and self._next in self._early:
-            self._write(self._early.pop(self._next))
+            waited, early = self._early.pop(self._next)
+            waited(early)
             self._next += 1
 
     @property

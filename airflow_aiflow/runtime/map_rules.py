@@ -16,7 +16,7 @@ from airflow_aiflow.exceptions import (
     SealError,
     StepInputError,
 )
-from airflow_aiflow.runtime.group import BATCH_COMMIT, FLUSH_INTERVAL
+from airflow_aiflow.runtime.commit_limits import BATCH_COMMIT, FLUSH_INTERVAL
 
 #: Errors that are nobody's item: with them the map ends, whatever ``on_item_error`` says.
 NOT_THE_ITEMS = (

@@ -26,9 +26,11 @@ class Unreadable:
     Stand for an item that could not be read, where those after it can be.
 
     :param error: says which and why.
+    :param key: its own, where it is known.
     """
 
     error: Exception
+    key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from airflow_aiflow.runtime.map_place import Place
 from airflow_aiflow.runtime.map_report import MapReport
 from airflow_aiflow.runtime.map_results import MapResults
 from airflow_aiflow.runtime.map_rules import MapRules, is_item_error
-from airflow_aiflow.runtime.map_source import Chunks, ItemSource
+from airflow_aiflow.runtime.map_source import Chunks, ItemSource, Unreadable
 from airflow_aiflow.runtime.map_trouble import MapTrouble
 from airflow_aiflow.runtime.replay import Slot
 from airflow_aiflow.runtime.reuse import copy_of, read
@@ -159,7 +159,8 @@ class MapRun:
             fingerprint, key = source.print(item)
         except Exception as error:
             slot = Slot(self._path, source.name, NO_PRINT, number, self._keys.of(NO_PRINT, number))
-            self._failed([(Place(number, None, slot, None), error)])
+            key = item.key if type(item) is Unreadable else None
+            self._failed([(Place(number, None, slot, key), error)])
             return None
         occurrence = self._numbers.take(fingerprint)
         slot = Slot(self._path, source.name, fingerprint, occurrence, self._keys.of(fingerprint, occurrence))
@@ -280,7 +281,7 @@ class MapRun:
                 self._stop(place.number, error)
                 continue
             self._report.failed(place.number, place.key, error)
-            self._results.put(place.number, None)
+            self._results.fail(place.number, error)
         own = [] if known else [(place, error) for place, error in failures if is_item_error(error)]
         try:
             self._trouble.failed(own)

@@ -75,7 +75,7 @@ def test_no_items(content: bytes) -> None:
 
 def test_another_kind_of_file_is_refused_before_anything_runs() -> None:
     with flow() as f, pytest.raises(FlowOptionError, match="items come from JSON lines"):
-        f.map("same", same, f.save(b"x", name="items.parquet"))
+        f.map("same", same, f.save(b"x", name="items.xlsx"))
 
 
 def test_prompts_come_out_of_a_file_too() -> None:
