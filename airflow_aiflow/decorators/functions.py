@@ -197,6 +197,8 @@ def _dressed(call: Callable[..., Any], fn: Callable[..., Any], shown: inspect.Si
         name: hint for name, hint in fn.__annotations__.items() if name == "return" or name in shown.parameters
     }
     dressed.fn = fn
+    # An agent's tool call needs no record of its own where the function is recorded.
+    dressed.__aiflow_recorded__ = True
     return dressed
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from airflow_aiflow.durable.identity import EffectId
 from airflow_aiflow.durable.inbox import APPROVE, REJECT, QuestionWrite
 from airflow_aiflow.durable.policy import EffectOptions
-from airflow_aiflow.exceptions import EffectDeclinedError, QuestionTimeoutError
+from airflow_aiflow.exceptions import ApprovalDeclinedError, QuestionTimeoutError
 from airflow_aiflow.runtime.doubt_form import shown_key
 from airflow_aiflow.runtime.questions import binding, is_over, plain_form, put, wait_for
 from airflow_aiflow.runtime.requests import RecordedRequest, Request
@@ -27,7 +27,7 @@ def approve(session: Session, effect: EffectId, request: Request, repeat: int, o
     :param repeat: how often it was released so far.
     :param options: of the effect.
     :raises AttemptAsks: while nobody has answered.
-    :raises EffectDeclinedError: if a person said no; nothing was sent.
+    :raises ApprovalDeclinedError: if a person said no; nothing was sent.
     :raises QuestionTimeoutError: if nobody answered in time; nothing was sent.
     """
     name, key = effect.name, shown_key(effect)
@@ -58,9 +58,10 @@ def approve(session: Session, effect: EffectId, request: Request, repeat: int, o
         wait_for(session, plain_form(question), f"effect '{name}' key {key} needs approval (#{question.number})")
     if question.answer.option != APPROVE:
         note = f": {question.answer.note}" if question.answer.note else ""
-        raise EffectDeclinedError(
+        raise ApprovalDeclinedError(
             f"effect '{name}' key {key} was declined by {question.answer.by} (#{question.number}){note}. Nothing was "
-            f"sent; clear the task to ask again"
+            f"sent; clear the task to ask again",
+            question.answer.note or "",
         )
     session.services.host.log(
         f"aiflow: effect '{name}' key {key} was approved by {question.answer.by} (#{question.number})"

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import IO
 
+    from pydantic_ai.agent import AbstractAgent
+    from pydantic_ai.messages import UserContent
+    from pydantic_ai.usage import UsageLimits
+
     from airflow_aiflow.durable.artifact import ArtifactRef
     from airflow_aiflow.durable.execution import Lease
     from airflow_aiflow.durable.inbox import Answer
@@ -157,6 +161,25 @@ class AsyncFlow:
     async def embed(self, name: str, texts: Iterable[str] | ArtifactRef, **options: Any) -> ArtifactRef:
         """Embed texts, many to a call; see ``Flow.embed``."""
         return await self._driver.call(lambda: self._flow.embed(name, texts, **options))
+
+    @_remembered
+    async def agent(
+        self,
+        name: str,
+        agent: AbstractAgent[Any, R],
+        prompt: str | Sequence[UserContent] | None,
+        *,
+        deps: Any = None,
+        usage_limits: UsageLimits | None = None,
+        rate_limit: str | None = None,
+    ) -> R:
+        """Run an agent on the task's event loop; see ``Flow.agent``."""
+        from airflow_aiflow.runtime.agents import run_agent_async
+
+        options = {"deps": deps, "usage_limits": usage_limits, "rate_limit": rate_limit}
+        result = await run_agent_async(self._flow, self._driver, name, agent, prompt, **options)
+        output: R = result.output
+        return output
 
     @_remembered
     async def effect(self, name: str, fn: Callable[..., Any], *args: Any, **options: Any) -> Any:

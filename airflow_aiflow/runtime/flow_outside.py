@@ -1,5 +1,5 @@
 """
-The calls of a flow that reach outside or wait: effect, transaction, job, sleep, ask.
+The calls of a flow that reach outside or wait: effect, transaction, job, agent, sleep, ask.
 
 A DAG file imports this module for an annotation, so what does the work is imported where it is used.
 """
@@ -10,6 +10,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, TypeVarTuple, overload
 
 if TYPE_CHECKING:
+    from pydantic_ai.agent import AbstractAgent
+    from pydantic_ai.messages import UserContent
+    from pydantic_ai.usage import UsageLimits
+
     from airflow_aiflow.durable.identity import Scope
     from airflow_aiflow.durable.inbox import Answer
     from airflow_aiflow.durable.job import JobStatus
@@ -18,6 +22,7 @@ if TYPE_CHECKING:
     from airflow_aiflow.runtime.session import Session
 
 R = TypeVar("R")
+D = TypeVar("D")
 Ts = TypeVarTuple("Ts")
 
 #: Seconds between two looks at a job: a provider's limits are rarely below one request a minute.
@@ -158,6 +163,36 @@ class OutsideCalls:
         done: R = run_job(self._session, self, call)
         return done
 
+    def agent(
+        self,
+        name: str,
+        agent: AbstractAgent[D, R],
+        prompt: str | Sequence[UserContent] | None,
+        *,
+        deps: D | Any = None,
+        usage_limits: UsageLimits | None = None,
+        rate_limit: str | None = None,
+    ) -> R:
+        """
+        Run an agent of pydantic-ai: each request to its model and each tool call is recorded.
+
+        A tool that is decorated with ``@effect`` is one, however it came to the agent.
+
+        :param name: of the run.
+        :param agent: the author's; one without a model gets that of the deployment's default connection.
+        :param prompt: what is asked.
+        :param deps: what the agent's tools and instructions are given; not part of any fingerprint.
+        :param usage_limits: of the whole run, what is replayed included.
+        :param rate_limit: the name of a limit that ``aiflow limits set`` made: each request waits for it.
+        :return: the run's output.
+        """
+        from airflow_aiflow.runtime.agents import run_agent
+
+        flow: Any = self
+        options = {"deps": deps, "usage_limits": usage_limits, "rate_limit": rate_limit}
+        output: R = run_agent(flow, name, agent, prompt, **options).output
+        return output
+
     def sleep(self, name: str, delay: Duration) -> None:
         """
         Wait once, over all attempts of this generation; a long wait gives the slot back.
@@ -196,6 +231,12 @@ class OutsideCalls:
         return run_ask(self._session, name, subject, body, options, assigned_users, timeout)
 
 
-for _call in (OutsideCalls.transaction, OutsideCalls.job, OutsideCalls.sleep, OutsideCalls.ask):
+for _call in (
+    OutsideCalls.transaction,
+    OutsideCalls.job,
+    OutsideCalls.agent,
+    OutsideCalls.sleep,
+    OutsideCalls.ask,
+):
     # Python names it where a call is wrong, and its author knows a Flow alone.
     _call.__qualname__ = f"Flow.{_call.__name__}"
