@@ -10,9 +10,10 @@ const DAY = 24 * HOUR;
  */
 export function duration(ms) {
   if (ms === null || ms === undefined || !Number.isFinite(ms)) return "–";
-  const length = Math.max(0, ms);
+  // Rounded before the unit is chosen: else there were 60 s and 60 min.
+  const length = ms < 10 * SECOND ? Math.max(0, ms) : Math.round(ms / SECOND) * SECOND;
   if (length < 1) return length === 0 ? "0 ms" : "< 1 ms";
-  if (length < SECOND) return `${Math.round(length)} ms`;
+  if (Math.round(length) < SECOND) return `${Math.round(length)} ms`;
   if (length < 10 * SECOND) return `${(length / SECOND).toFixed(1)} s`;
   if (length < MINUTE) return `${Math.round(length / SECOND)} s`;
   if (length < HOUR) return pair(length, MINUTE, "min", SECOND, "s");
@@ -28,12 +29,8 @@ export function duration(ms) {
  * @param {string} smallWord
  */
 function pair(length, big, bigWord, small, smallWord) {
-  let whole = Math.floor(length / big);
-  let rest = Math.round((length - whole * big) / small);
-  if (rest * small >= big) {
-    whole += 1;
-    rest = 0;
-  }
+  const whole = Math.floor(length / big);
+  const rest = Math.floor((length - whole * big) / small);
   return rest === 0 ? `${whole} ${bigWord}` : `${whole} ${bigWord} ${rest} ${smallWord}`;
 }
 
