@@ -15,6 +15,7 @@ from airflow_aiflow.api.body_limit import BodyLimit
 from airflow_aiflow.api.event_hub import EventHub
 from airflow_aiflow.api.event_routes import EventRoutes
 from airflow_aiflow.api.exposition import CONTENT_TYPE, exposition
+from airflow_aiflow.api.following import Following
 from airflow_aiflow.api.ledger_metrics import families
 from airflow_aiflow.api.looks import Looks
 from airflow_aiflow.api.rights import signed_in
@@ -22,6 +23,7 @@ from airflow_aiflow.api.submission_routes import SubmissionRoutes
 from airflow_aiflow.durable.event_cursor import Events
 from airflow_aiflow.durable.figures import Figures
 from airflow_aiflow.durable.submitting import SubmissionService
+from airflow_aiflow.storage.postgres_listen import EventListener
 from airflow_aiflow.ui import serving
 
 URL_PREFIX = "/aiflow"
@@ -40,7 +42,8 @@ def create_app(look: Callable[[], Figures] | None = None) -> FastAPI:
     problem.install(app)
     app.add_middleware(BodyLimit)
     app.include_router(SubmissionRoutes(_service).router())
-    app.include_router(EventRoutes(_service, EventHub(_events, _words)).router())
+    following = Following(_service, EventHub(_events, _words, _listener))
+    app.include_router(EventRoutes(following).router())
     app.add_route(serving.PATH, serving.endpoint(), include_in_schema=False)
     looks = Looks(look or _look)
 
@@ -78,6 +81,12 @@ def _events() -> Events:
     from airflow_aiflow.hooks.aiflow import AiflowHook
 
     return AiflowHook().events()
+
+
+def _listener() -> EventListener:
+    from airflow_aiflow.hooks.aiflow import AiflowHook
+
+    return AiflowHook().listener()
 
 
 def _words(runs: Any) -> Any:

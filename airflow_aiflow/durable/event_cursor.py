@@ -8,6 +8,7 @@ kept because one event of it may come to the ledger while the next one takes ove
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -22,6 +23,9 @@ _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 #: Attempts of one execution whose positions are kept.
 KEPT = 2
+
+#: How the ids of runs begin that were handed in: see ``submission.run_id_of``.
+HANDED_IN = "aiflow__"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +125,32 @@ class Events(Protocol):
 
         :param runs: (DAG id, run id).
         """
+
+    def words(self, runs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
+        """
+        Give for each run that was handed in what differs once it stands otherwise; it means nothing else.
+
+        :param runs: (DAG id, run id).
+        """
+
+
+def is_handed_in(run_id: str) -> bool:
+    """
+    Say whether somebody may follow a run.
+
+    :param run_id: any.
+    """
+    return run_id.startswith(HANDED_IN)
+
+
+def run_mark(dag_id: str, run_id: str) -> str:
+    """
+    Give the word by which servers tell each other of a run's news, which says nothing to others.
+
+    :param dag_id: its DAG.
+    :param run_id: its id.
+    """
+    return hashlib.sha256(f"{dag_id}\n{run_id}".encode()).hexdigest()
 
 
 def _base36(number: int) -> str:

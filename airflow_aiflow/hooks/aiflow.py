@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from airflow_aiflow.storage.payload_cipher import PayloadCipher
     from airflow_aiflow.storage.postgres_events import PostgresEvents
     from airflow_aiflow.storage.postgres_figures import PostgresFigures
+    from airflow_aiflow.storage.postgres_listen import EventListener
     from airflow_aiflow.storage.postgres_runs import PostgresRuns
     from airflow_aiflow.storage.postgres_submissions import PostgresSubmissions
     from airflow_aiflow.storage.s3 import S3ArtifactStore
@@ -146,6 +147,16 @@ class AiflowHook(BaseHook):
 
         return self._on_ledger("events", lambda dsn: PostgresEvents.connect(dsn, self.cipher()))
 
+    def listener(self) -> EventListener:
+        """
+        Give who hears that runs have news: a new one each time, not yet at work.
+
+        :raises AiflowConfigError: if the connection is not there or of another type.
+        """
+        from airflow_aiflow.storage.postgres_listen import EventListener
+
+        return EventListener(_ledger_conninfo(self._ledger_conn_id or self.settings.ledger_conn_id))
+
     def _on_ledger(self, kind: str, connect: Callable[[str], T]) -> T:
         conn_id = self._ledger_conn_id or self.settings.ledger_conn_id
         return _once_per_process(kind, conn_id, lambda: connect(_ledger_conninfo(conn_id)))
@@ -217,7 +228,7 @@ def open_ledger(conn_id: str) -> Ledger:
     """
     from airflow_aiflow.storage.postgres import PostgresLedger
 
-    return PostgresLedger.connect(_ledger_conninfo(conn_id))
+    return PostgresLedger.connect(_ledger_conninfo(conn_id), tells=True)
 
 
 def open_inbox(conn_id: str) -> Inbox:

@@ -34,6 +34,7 @@ from airflow_aiflow.durable.sign import Sign
 from airflow_aiflow.exceptions import LedgerError, LedgerUnavailableError
 from airflow_aiflow.storage.answers import check_decision, check_end, check_person, check_question, check_sign, not_ours
 from airflow_aiflow.storage.connections import Connections
+from airflow_aiflow.storage.event_bell import EventBell
 from airflow_aiflow.storage.postgres_faults import NoTablesError
 from airflow_aiflow.storage.postgres_items import PostgresItems
 from airflow_aiflow.storage.postgres_limits import PostgresLimits
@@ -58,13 +59,15 @@ class PostgresLedger:
     Implement the port ``Ledger`` over a pool of connections.
 
     :param connections: lends them.
+    :param bell: tells readers of new events; ``None``: they look by themselves.
     """
 
-    def __init__(self, connections: Connections) -> None:
+    def __init__(self, connections: Connections, bell: EventBell | None = None) -> None:
         #: Steps that an attempt keeps in memory.
         self.most_steps = MOST_STEPS
         self._connections = connections
         self._ask = connections.ask
+        self._bell = bell
         self._items = PostgresItems(connections)
         self._limits = PostgresLimits(connections)
         self._spending = PostgresSpending(connections)
@@ -90,15 +93,17 @@ class PostgresLedger:
         return self._spending
 
     @classmethod
-    def connect(cls, dsn: str, *, pool_size: int = POOL_SIZE) -> Self:
+    def connect(cls, dsn: str, *, pool_size: int = POOL_SIZE, tells: bool = False) -> Self:
         """
         Open a ledger; whether it answers is found out by the first method.
 
         :param dsn: a ``postgresql://`` URI or ``key=value`` pairs.
         :param pool_size: most connections at once.
+        :param tells: whether readers are told of new events, by a thread of its own.
         :raises AiflowConfigError: if the address is none.
         """
-        return cls(Connections(dsn, pool_size))
+        connections = Connections(dsn, pool_size)
+        return cls(connections, EventBell(connections.ask) if tells else None)
 
     def check(self) -> None:
         """
@@ -132,7 +137,9 @@ class PostgresLedger:
             rows = self._ask(statement("take_over"), params)
         if not rows:
             return None
-        execution_pk, fence, generation, number, until, siblings, failed_over, requeued, round_ = rows[0]
+        execution_pk, fence, generation, number, until, siblings, failed_over, requeued, round_, asked = rows[0]
+        if self._bell is not None:
+            self._bell.follow(attempt.execution.run_id, execution_pk)
         return Taken(
             Lease(execution_pk, fence),
             generation,
@@ -143,6 +150,7 @@ class PostgresLedger:
             failed_over=failed_over,
             requeued=requeued,
             round=round_,
+            asked=asked,
         )
 
     def want(self, execution_pk: int, fence: int, newcomer: UUID) -> bool:
@@ -188,7 +196,7 @@ class PostgresLedger:
             "step_timeout": step_timeout,
         }
         rows = self._ask(statement("beat"), params)
-        return Beat(held=True, wanted=rows[0][0]) if rows else Beat(held=False, wanted=False)
+        return Beat(held=True, wanted=rows[0][0], asked=rows[0][1]) if rows else Beat(held=False, wanted=False)
 
     def let_go(self, lease: Lease) -> None:
         """End the lease now, where it is still ours."""
@@ -196,7 +204,11 @@ class PostgresLedger:
 
     def record(self, lease: Lease, generation: int, batch: Batch) -> list[StepRecord | None]:
         """Write steps and events in one commit."""
-        return record(self._ask, lease, generation, batch)
+        try:
+            return record(self._ask, lease, generation, batch)
+        finally:
+            if self._bell is not None and batch.events:
+                self._bell.ring(lease.execution_pk)
 
     def intend(self, lease: Lease, intent: IntentWrite) -> IntentAnswer:
         """Write an intent under the locked fence, or tell why not."""
@@ -300,4 +312,6 @@ class PostgresLedger:
 
     def close(self) -> None:
         """Give the connections back."""
+        if self._bell is not None:
+            self._bell.close()
         self._connections.close()

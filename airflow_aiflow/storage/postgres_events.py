@@ -79,6 +79,12 @@ class PostgresEvents:
             found[wanted[place - 1]].places[pk, fence] = seq
         return found
 
+    def words(self, runs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
+        """Give for each run that was handed in what differs once it stands otherwise."""
+        wanted = list(runs)
+        params = {"dag_ids": [dag_id for dag_id, _ in wanted], "run_ids": [run_id for _, run_id in wanted]}
+        return {wanted[place - 1]: word for place, word in self._connections.ask(statement("follow_words"), params)}
+
     def close(self) -> None:
         """Give the connections back."""
         self._connections.close()

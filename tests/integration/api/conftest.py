@@ -12,9 +12,10 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from airflow_aiflow.api import event_routes, rights, submission_routes
+from airflow_aiflow.api import following, rights, submission_routes
 from airflow_aiflow.api.event_hub import EventHub
 from airflow_aiflow.api.event_routes import EventRoutes
+from airflow_aiflow.api.following import Following
 from airflow_aiflow.api.problem import install
 from airflow_aiflow.api.submission_routes import SubmissionRoutes
 from airflow_aiflow.durable.submission import Submission
@@ -23,6 +24,7 @@ from airflow_aiflow.exceptions import SubmissionRefusedError
 from airflow_aiflow.local.postgres import PostgresServer
 from airflow_aiflow.storage.migrate import upgrade
 from airflow_aiflow.storage.postgres_events import PostgresEvents
+from airflow_aiflow.storage.postgres_listen import EventListener
 from airflow_aiflow.storage.postgres_runs import PostgresRuns
 from airflow_aiflow.storage.postgres_submissions import PostgresSubmissions
 
@@ -99,11 +101,11 @@ class World:
         self.on_wait: Callable[[], None] = lambda: None
         self.dsn = dsn
         self.events = PostgresEvents.connect(dsn)
-        self.hub = EventHub(lambda: self.events, self.runs.words)
+        self.hub = EventHub(lambda: self.events, self.runs.words, lambda: EventListener(dsn))
         app = FastAPI()
         install(app)
         app.include_router(SubmissionRoutes(lambda: self.service, self.wait).router())
-        app.include_router(EventRoutes(lambda: self.service, self.hub).router())
+        app.include_router(EventRoutes(Following(lambda: self.service, self.hub)).router())
         app.dependency_overrides[rights.signed_in] = lambda: self.user
         self.server = server = FastAPI()
         server.mount("/aiflow", app)  # as Airflow's API server does
@@ -138,7 +140,7 @@ def world(migrated: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
 
     monkeypatch.setattr(rights, "may", may)
     monkeypatch.setattr(submission_routes, "may", may)
-    monkeypatch.setattr(event_routes, "may", may)
+    monkeypatch.setattr(following, "may", may)
     monkeypatch.setattr(submission_routes, "readable", lambda user: ("answer",) if may(user, "GET", "answer") else ())
     yield made
     made.submissions.close()

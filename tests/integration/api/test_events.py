@@ -12,7 +12,6 @@ import httpx
 import pytest
 import uvicorn
 
-from airflow_aiflow.api import event_routes
 from airflow_aiflow.client import AiflowClient, Event, SubmissionFailedError, SubmitError
 from airflow_aiflow.durable.event_cursor import Cursor
 from airflow_aiflow.durable.submission import Submission
@@ -72,7 +71,7 @@ def client(server: Server) -> Iterator[AiflowClient]:
 
 @pytest.fixture
 def ledger(world: World) -> Iterator[PostgresLedger]:
-    made = PostgresLedger.connect(world.dsn)
+    made = PostgresLedger.connect(world.dsn, tells=True)
     yield made
     made.close()
 
@@ -240,7 +239,6 @@ def test_submit_and_wait_gives_the_result_or_says_why_not(
 def test_a_busy_stream_does_not_look_at_states_for_each_event(
     world: World, client: AiflowClient, ledger: PostgresLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(event_routes, "STATES_SECONDS", 3600.0)
     looks: list[str] = []
     standing = world.service.standing
 

@@ -1,0 +1,172 @@
+"""
+Follow submissions to their end: what happens in them, and how they stand. Streams and sockets say it in their own ways.
+
+How one stands is looked at where something else is said of its run, in the ledger or by Airflow: never for each event.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
+
+from airflow_aiflow.api.event_hub import EventHub, News, Stream
+from airflow_aiflow.api.rights import may
+from airflow_aiflow.durable.event_cursor import Cursor, Event
+from airflow_aiflow.durable.submission import Submission, SubmissionState
+from airflow_aiflow.durable.submitting import SubmissionService
+
+#: Seconds of silence after which a client is told that nothing was lost: proxies close silent connections.
+QUIET_SECONDS = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class EventTold:
+    """
+    Tell an event.
+
+    :param cursor: to go on behind it.
+    """
+
+    submission_id: UUID
+    event: Event
+    cursor: str
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """As clients get it."""
+        return {
+            "submission_id": str(self.submission_id),
+            "kind": self.event.kind,
+            "task_id": self.event.task_id,
+            "map_index": self.event.map_index,
+            "attempt": self.event.attempt,
+            "at": self.event.at.isoformat(),
+            "data": self.event.data,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class StateTold:
+    """Tell how a submission stands now; it has no cursor: who comes back is told anew."""
+
+    submission_id: UUID
+    state: SubmissionState
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """As clients get it."""
+        return {"submission_id": str(self.submission_id), "state": self.state.value}
+
+
+@dataclass(frozen=True, slots=True)
+class Quiet:
+    """Tell that nothing has happened."""
+
+
+Told = EventTold | StateTold | Quiet
+
+
+class Following:
+    """
+    Follow submissions.
+
+    :param service: gives what knows them.
+    :param hub: feeds the streams.
+    """
+
+    def __init__(self, service: Callable[[], SubmissionService], hub: EventHub) -> None:
+        self._service = service
+        self._hub = hub
+
+    async def found(self, ids: Sequence[UUID], user: BaseUser) -> list[Submission]:
+        """
+        Find what a user may follow.
+
+        :param ids: which ones.
+        :param user: who asks.
+        :raises LookupError: if one is not there, or not the user's to see: nobody learns which.
+        """
+        return await self._hub.ask(self._known, ids, user)
+
+    def _known(self, ids: Sequence[UUID], user: BaseUser) -> list[Submission]:
+        known: list[Submission] = []
+        allowed: dict[str, bool] = {}
+        for each in ids:
+            one = self._service().get(each)
+            if one is not None and one.pipeline not in allowed:
+                allowed[one.pipeline] = may(user, "GET", one.pipeline)
+            if one is None or not allowed[one.pipeline]:
+                raise LookupError(each)
+            known.append(one)
+        return known
+
+    async def told(
+        self, submissions: Sequence[Submission], cursor: Cursor, *, wait: float | None = None
+    ) -> AsyncIterator[Told]:
+        """
+        Tell all there is behind a cursor, and then what comes, until all of them have ended.
+
+        :param submissions: which ones.
+        :param cursor: how far the client is.
+        :param wait: seconds after which to end, or as soon as there was something to tell; ``None``: not before.
+        """
+        way, clock = _Way(submissions, cursor.copy()), asyncio.get_running_loop().time
+        until = None if wait is None else clock() + wait
+        async with self._hub.stream(list(way.by_run), cursor) as stream:
+            while True:
+                left = QUIET_SECONDS if until is None else max(0.0, min(QUIET_SECONDS, until - clock()))
+                news = await self._hub.news(stream, left)
+                for each in way.events(news):
+                    yield each
+                known = bool(way.states)
+                moved = await self._moved(way, stream)
+                # What was written before the end is told before it.
+                while way.over and (rest := await self._hub.rest(stream)):
+                    for each in way.events(rest):
+                        yield each
+                for state in moved:
+                    yield state
+                if way.over:
+                    return
+                if not news and not moved:
+                    yield Quiet()
+                if until is not None and not stream.late and (news or (known and moved) or clock() >= until):
+                    return
+
+    async def _moved(self, way: _Way, stream: Stream) -> list[StateTold]:
+        words = self._hub.words(stream)
+        if None in words or words == way.words:
+            return []
+        way.words = words
+
+        def look() -> dict[UUID, SubmissionState]:
+            found = [self._service().standing(one) for one in way.submissions]
+            return {each.submission.submission_id: each.submission.state for each in found}
+
+        before, way.states = way.states, await self._hub.ask(look)
+        return [StateTold(one, state) for one, state in way.states.items() if before.get(one) is not state]
+
+
+class _Way:
+    """Know how far one client was told."""
+
+    def __init__(self, submissions: Sequence[Submission], cursor: Cursor) -> None:
+        self.submissions = submissions
+        self.by_run = {(one.pipeline, one.run_id): one.submission_id for one in submissions}
+        self.words: tuple[str | None, ...] = ()
+        self.states: dict[UUID, SubmissionState] = {}
+        self._cursor = cursor
+
+    @property
+    def over(self) -> bool:
+        return bool(self.states) and all(state.finished for state in self.states.values())
+
+    def events(self, news: Sequence[News]) -> Iterator[EventTold]:
+        for run, event in news:
+            self._cursor.pass_(event)
+            yield EventTold(self.by_run[run], event, str(self._cursor))

@@ -1,0 +1,2 @@
+-- What comes is the mark of a run that has news.
+listen aiflow_event
