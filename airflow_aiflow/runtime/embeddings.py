@@ -39,6 +39,9 @@ from airflow_aiflow.runtime.vectors import VectorPlaces, require_arrow, save_lis
 #: token. A longer one is a document that somebody forgot to split.
 LONGEST_TEXT = 256_000
 
+#: Seconds that a batch waits for others to be committed with: it is a group by itself, and a kill would lose it.
+FLUSH_SECONDS = 0.01
+
 #: Where the text stands among the parts of its fingerprint.
 TEXT_PLACE = 1
 
@@ -120,7 +123,7 @@ class Embedding:
             raise FlowOptionError(f"embed(): batch_size must be a whole number from 1, got {batch_size!r}")
         if encoder is not None and not isinstance(encoder, Encoder):
             raise FlowOptionError(f"embed(): encoder must have a name and encode(texts), got {type(encoder).__name__}")
-        self._rules = MapRules(max_workers, batch_commit=max(BATCH_COMMIT, batch_size))
+        self._rules = MapRules(max_workers, batch_commit=max(BATCH_COMMIT, batch_size), flush_interval=FLUSH_SECONDS)
         self._rules.check("embed")
         require_arrow()
         self._session, self._models, self._name = session, models, name
