@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage
     from pydantic_ai.models import ModelRequestParameters
 
-#: Of a part of a message, what says when, or by which name, and not what.
-NOT_THE_PART = frozenset({"timestamp", "id", "metadata"})
+#: Of a part of a message, what says when, or by which name, and not what; and what no model is sent.
+NOT_THE_PART = frozenset({"timestamp", "id", "metadata", "retry"})
 
 #: Of what goes with a request, what the model does not read: whose a tool is (an id that is drawn anew in each run),
 #: how and when it may be called, what only the agent's own code looks at.

@@ -244,6 +244,5 @@ def _mark(digest: bytes) -> bytes:
 
 def _asks_again(request: AgentRequest) -> bool:
     """Say whether a request tells the model that its last answer, or a call in it, was of no use."""
-    from pydantic_ai.messages import RetryPromptPart
-
-    return any(isinstance(part, RetryPromptPart) for part in request.messages[-1].parts)
+    parts = request.messages[-1].parts
+    return any(getattr(part, "retry", None) or getattr(part, "outcome", "") == "retried" for part in parts)
