@@ -13,7 +13,7 @@ import { duration } from "./time.js";
 /** @typedef {import("./batch_words.js").Batch} Batch */
 
 export function BatchesPage() {
-  const look = usePoll("/batches", { limit: 100 });
+  const look = usePoll("/batches");
   return h(
     "div",
     { className: "aif-stack" },
@@ -52,14 +52,16 @@ function BatchCard({ batch, reload }) {
       h("h3", { id: label }, batch.map),
       h("span", { className: "aif-muted" }, h(Place, { execution: batch.execution })),
     ),
-    h("progress", { className: "aif-progress", max: 1, value: part ?? undefined, "aria-labelledby": label }),
+    part === null
+      ? null
+      : h("progress", { className: "aif-progress", max: 1, value: part, "aria-labelledby": label }),
     h(
       "div",
       { className: "aif-row aif-spread" },
       h(
         "span",
         { className: "aif-row" },
-        h("span", { className: "aif-number" }, `${count(batch.done)}${total} done${part === null ? "" : ` (${percent(part)})`}`),
+        h("span", { className: "aif-number" }, `${count(batch.done)}${total} done${batch.total && !batch.ended_at ? ` (${percent(batch.done / batch.total)})` : ""}`),
         batch.failed ? h(Badge, { tone: "failed" }, `${count(batch.failed)} failed`) : null,
       ),
       batch.ended_at
@@ -99,9 +101,9 @@ function DeadLetters({ batch, reload }) {
         label: `Items of ${batch.map} that failed`,
         heads: [{ text: "Item", number: true }, "Key", "Error", { text: "Tries", number: true }, "When"],
         rows: data.items.map((/** @type {any} */ item) => ({
-          key: `${item.number ?? item.item}`,
+          key: String(item.number),
           cells: [
-            count(item.number ?? item.item),
+            count(item.number),
             h("span", { className: "aif-mono" }, item.key ?? "–"),
             h("span", { className: "aif-evidence" }, item.error, item.state === "at_work" ? " (at work)" : ""),
             count(item.failures),

@@ -75,7 +75,7 @@ export function summary(preview) {
   const number = preview.tasks.reduce((sum, line) => sum + Math.max(1, line.map_indexes.length), 0);
   if (number === 0) return "There is nothing to clear.";
   const calls = preview.model_calls_again
-    ? `${plural(preview.model_calls_again, "model call")} ${preview.model_calls_again === 1 ? "runs" : "run"} again (about ${money(preview.cost_again)})`
+    ? `${plural(preview.model_calls_again, "model call")} ${preview.model_calls_again === 1 ? "is" : "are"} paid again (about ${money(preview.cost_again)})`
     : "no model call is paid again for sure";
   const kept = preview.tasks.reduce((sum, line) => sum + Object.values(line.effects_kept).reduce((all, one) => all + one, 0), 0);
   const effects = kept ? `${plural(kept, "effect")} ${kept === 1 ? "is" : "are"} kept and not repeated` : "no effect was done yet";

@@ -20,11 +20,11 @@ export const bodyOf = ({ dagId, runId, taskIds, downstream = true }) => ({
 
 /**
  * @param {Chosen} chosen
- * @param {Wish} wish
+ * @param {Wish | null} wish null: the task decides
  * @returns {Promise<number>} how many task instances Airflow cleared
  */
 export async function clear(chosen, wish) {
-  await post("/clear:wish", { ...bodyOf(chosen), on_clear: wish });
+  if (wish !== null) await post("/clear:wish", { ...bodyOf(chosen), on_clear: wish });
   let answer;
   try {
     answer = await core("POST", `api/v2/dags/${encodeURIComponent(chosen.dagId)}/clearTaskInstances`, {
@@ -36,10 +36,10 @@ export async function clear(chosen, wish) {
     });
   } catch (error) {
     // Without an answer Airflow may have cleared: the wish then stays, and lapses by itself.
-    if (/** @type {{status?: number}} */ (error).status) await settle(chosen, false);
+    if (wish !== null && /** @type {{status?: number}} */ (error).status) await settle(chosen, false);
     throw error;
   }
-  await settle(chosen, true);
+  if (wish !== null) await settle(chosen, true);
   return answer.total_entries ?? answer.task_instances?.length ?? 0;
 }
 

@@ -71,13 +71,14 @@ function Diff({ data }) {
       ),
     ),
     different === 0 ? h("p", { className: "aif-summary" }, "Every step is the same on both sides.") : null,
+    data.truncated ? h("p", { className: "aif-muted" }, "There are more steps than are listed here; the counts are of all.") : null,
     h("ol", { className: "aif-diff" }, items.map((/** @type {any} */ item, /** @type {number} */ place) => h(Item, { key: `${item.name} ${place}`, item }))),
   );
 }
 
 /** @param {{item: any}} props */
 function Item({ item }) {
-  const [open, setOpen] = useState(item.verdict === "changed" && Boolean(item.lines?.length || texts(item)));
+  const [open, setOpen] = useState(item.verdict === "changed" && texts(item) !== null);
   const words = VERDICTS[/** @type {Verdict} */ (item.verdict)];
   const both = item.verdict === "changed" || item.verdict === "same";
   return h(
@@ -91,7 +92,7 @@ function Item({ item }) {
       h("span", { className: "aif-muted" }, item.kind),
       item.changed?.length ? h("span", {}, `changed: ${item.changed.join(", ")}`) : null,
       h("span", { className: "aif-muted aif-diff-sides" }, both ? sides(item.before, item.after) : side(item.before ?? item.after)),
-      both && item.verdict === "changed" && (item.lines || texts(item))
+      both && item.verdict === "changed" && texts(item) !== null
         ? h(Button, { small: true, "aria-expanded": open, onClick: () => setOpen(!open) }, open ? "Hide results" : "Compare results")
         : null,
     ),
@@ -129,7 +130,7 @@ function side(one) {
 /** @param {{item: any}} props */
 function TextDiff({ item }) {
   const both = texts(item);
-  if (both === null) return h("p", { className: "aif-muted" }, "The results are too large to compare here.");
+  if (both === null) return null;
   const lines = folded(lineDiff(...both));
   if (lines.every((line) => line.mark === "folded")) return h("p", { className: "aif-muted" }, "The results are equal.");
   return h(

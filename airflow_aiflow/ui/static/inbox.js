@@ -62,29 +62,31 @@ function Waiting({ counted }) {
     { className: "aif-stack" },
     h(JustSaid, { said }),
     whenAnswered(look, "the inbox", (/** @type {{items: Entry[], next: unknown}} */ data) =>
-      data.items.length === 0 && !params.get("q")
-        ? h(Empty, { title: "Nothing waits for you", tone: "good" }, h(WhatComes, {}))
-        : h(List, {
-            entries: data.items,
-            more: Boolean(data.next),
-            filter: params.get("q") ?? "",
-            focused: Number(params.get("number")) || null,
-            onFilter: (q) => setParams({ q: q || null }),
-            onSaid,
-          }),
+      h(List, {
+        entries: data.items,
+        more: Boolean(data.next),
+        filter: params.get("q") ?? "",
+        focused: Number(params.get("number")) || null,
+        onFilter: (q) => setParams({ q: q || null }),
+        onSaid,
+      }),
     ),
   );
 }
 
-function WhatComes() {
-  return "Effects whose outcome nobody knows, approvals, and questions of your pipelines appear here by themselves.";
+function Nothing() {
+  return h(
+    Empty,
+    { title: "Nothing waits for you", tone: "good" },
+    "Effects whose outcome nobody knows, approvals, and questions of your pipelines appear here by themselves.",
+  );
 }
 
 /** @param {{said: Said[]}} props what was answered on this page, newest first; read aloud as it comes */
 function JustSaid({ said }) {
   return h(
     "div",
-    { role: "status", "aria-live": "polite" },
+    { className: "aif-said-box", role: "status", "aria-live": "polite" },
     said.length
       ? h(
           "ul",
@@ -103,7 +105,10 @@ function JustSaid({ said }) {
  */
 function List({ entries, more, filter, focused, onFilter, onSaid }) {
   const [chosen, setChosen] = useState(/** @type {ReadonlySet<number>} */ (new Set()));
-  const shown = useMemo(() => groups(matching(entries, filter)), [entries, filter]);
+  const [held, setHeld] = useState(/** @type {ReadonlyMap<number, Entry>} */ (new Map()));
+  const gone = useMemo(() => left(held, entries), [held, entries]);
+  const shown = useMemo(() => groups([...matching(entries, filter), ...gone]), [entries, filter, gone]);
+  const hold = (/** @type {Entry} */ entry, /** @type {boolean} */ open) => setHeld((before) => changed(before, entry, open));
   useEffect(() => {
     const there = new Set(entries.map((entry) => entry.number));
     setChosen((before) => ([...before].every((number) => there.has(number)) ? before : new Set([...before].filter((number) => there.has(number)))));
@@ -114,6 +119,7 @@ function List({ entries, more, filter, focused, onFilter, onSaid }) {
       for (const number of numbers) wanted ? next.add(number) : next.delete(number);
       return next;
     });
+  if (entries.length === 0 && gone.length === 0) return h(Nothing, {});
   return h(
     "div",
     { className: "aif-stack" },
@@ -131,16 +137,40 @@ function List({ entries, more, filter, focused, onFilter, onSaid }) {
       h("span", { className: "aif-muted" }, `${plural(entries.length, "thing")} ${entries.length === 1 ? "waits" : "wait"}${more ? " here, and more after these" : ""}`),
     ),
     shown.length === 0 ? h(Empty, { title: "Nothing fits the filter" }, "Other things do wait: take words away.") : null,
-    shown.map((group) => h(Group, { key: group.id, group, chosen, choose, focused, onSaid })),
-    chosen.size ? h(Several, { entries: entries.filter((entry) => chosen.has(entry.number)), onSaid, onClear: () => setChosen(new Set()) }) : null,
+    shown.map((group) => h(Group, { key: group.id, group, gone, chosen, choose, focused, hold, onSaid })),
+    chosen.size > 0 ? h(Several, { entries: entries.filter((entry) => chosen.has(entry.number)), onSaid, onClear: () => setChosen(new Set()) }) : null,
   );
 }
 
 /**
- * @param {{group: ReturnType<typeof groups>[number], chosen: ReadonlySet<number>, focused: number | null,
- *   choose: (numbers: number[], wanted: boolean) => void, onSaid: (said: Said[]) => void}} props
+ * Give what left the inbox while an answer to it was being written: what was typed must not vanish.
+ *
+ * @param {ReadonlyMap<number, Entry>} held
+ * @param {Entry[]} entries
  */
-function Group({ group, chosen, choose, focused, onSaid }) {
+function left(held, entries) {
+  const there = new Set(entries.map((entry) => entry.number));
+  return [...held.values()].filter((entry) => !there.has(entry.number));
+}
+
+/**
+ * @param {ReadonlyMap<number, Entry>} held
+ * @param {Entry} entry
+ * @param {boolean} open
+ */
+function changed(held, entry, open) {
+  const next = new Map(held);
+  if (open) next.set(entry.number, entry);
+  else next.delete(entry.number);
+  return next;
+}
+
+/**
+ * @param {{group: ReturnType<typeof groups>[number], gone: Entry[], chosen: ReadonlySet<number>, focused: number | null,
+ *   choose: (numbers: number[], wanted: boolean) => void, hold: (entry: Entry, open: boolean) => void,
+ *   onSaid: (said: Said[]) => void}} props
+ */
+function Group({ group, gone, chosen, choose, focused, hold, onSaid }) {
   const answerable = group.entries.filter((entry) => entry.may_answer).map((entry) => entry.number);
   const all = answerable.length > 0 && answerable.every((number) => chosen.has(number));
   return h(
@@ -174,7 +204,12 @@ function Group({ group, chosen, choose, focused, onSaid }) {
         chosen: chosen.has(entry.number),
         focused: focused === entry.number,
         onChoose: (wanted) => choose([entry.number], wanted),
-        onSaid: (one) => onSaid([one]),
+        gone: gone.includes(entry),
+        onOpen: (open) => hold(entry, open),
+        onSaid: (one) => {
+          hold(entry, false);
+          onSaid([one]);
+        },
       }),
     ),
   );

@@ -7,7 +7,7 @@ import { Badge, Time } from "./parts.js";
 import { Place, Table, whenAnswered } from "./pieces.js";
 import { Empty } from "./states.js";
 
-const SAID = { happened: "It happened", did_not_happen: "It did not happen", fail: "Fail the task" };
+const SAID = { happened: "It happened", did_not_happen: "It did not happen", fail: "Fail the task", released: "May be done once more" };
 
 export function AnswersList() {
   const look = usePoll("/inbox/answers", { limit: 100 });

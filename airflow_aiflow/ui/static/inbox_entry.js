@@ -1,12 +1,12 @@
 /** One thing that waits: what it is about, what is known of it, and what may be said. */
 
-import { post } from "./api.js";
+import { ApiError, post } from "./api.js";
 import { AnswerForm } from "./answer_form.js";
 import { h, useEffect, useId, useRef, useState } from "./host.js";
 import { KINDS, answered, deeds, ownerWords, readableRequest, taskWaits, title } from "./inbox_words.js";
 import { Badge, Button, Pairs, useNow } from "./parts.js";
 import { Ago, Place, useDeed } from "./pieces.js";
-import { duration, instant } from "./time.js";
+import { duration } from "./time.js";
 
 /** @typedef {import("./inbox_words.js").Entry} Entry */
 /** @typedef {import("./inbox_words.js").Deed} Deed */
@@ -31,9 +31,10 @@ export function say(entry, deed, said) {
 
 /**
  * @param {{entry: Entry, chosen: boolean, onChoose: (chosen: boolean) => void, onSaid: (said: Said) => void,
- *   focused?: boolean}} props `focused`: the address names this entry
+ *   onOpen: (open: boolean) => void, focused?: boolean, gone?: boolean}} props `focused`: the address names this entry;
+ *   `gone`: it left the inbox while somebody was writing an answer here
  */
-export function EntryCard({ entry, chosen, onChoose, onSaid, focused = false }) {
+export function EntryCard({ entry, chosen, onChoose, onSaid, onOpen, focused = false, gone = false }) {
   const card = useRef(/** @type {HTMLElement | null} */ (null));
   const id = useId();
   useEffect(() => {
@@ -45,7 +46,7 @@ export function EntryCard({ entry, chosen, onChoose, onSaid, focused = false }) 
     h(
       "div",
       { className: "aif-entry-head" },
-      entry.may_answer
+      entry.may_answer && !gone
         ? h("input", {
             type: "checkbox",
             className: "aif-check",
@@ -61,7 +62,10 @@ export function EntryCard({ entry, chosen, onChoose, onSaid, focused = false }) 
     ),
     h(Known, { entry }),
     h(Body, { entry }),
-    h(Words, { entry, onSaid }),
+    gone
+      ? h("p", { className: "aif-refused", role: "status" }, "This waits no more: somebody answered it meanwhile, or its task asks it no more. Say it all the same to be told who was first.")
+      : null,
+    h(Words, { entry, onSaid, onOpen }),
   );
 }
 
@@ -132,9 +136,13 @@ function Body({ entry }) {
   );
 }
 
-/** @param {{entry: Entry, onSaid: (said: Said) => void}} props */
-function Words({ entry, onSaid }) {
-  const [deed, setDeed] = useState(/** @type {Deed | null} */ (null));
+/** @param {{entry: Entry, onSaid: (said: Said) => void, onOpen: (open: boolean) => void}} props */
+function Words({ entry, onSaid, onOpen }) {
+  const [deed, choose] = useState(/** @type {Deed | null} */ (null));
+  const setDeed = (/** @type {Deed | null} */ chosen) => {
+    choose(chosen);
+    onOpen(chosen !== null);
+  };
   const { busy, error, run, forget } = useDeed();
   const opener = useRef(/** @type {HTMLElement | null} */ (null));
   if (!entry.may_answer) {
@@ -148,8 +156,14 @@ function Words({ entry, onSaid }) {
   const onSay = (/** @type {{reason: string, result?: unknown}} */ said) =>
     run(async () => {
       if (deed === null) return;
-      await say(entry, deed, said);
-      onSaid({ number: entry.number, text: answered(deed, entry), good: true });
+      try {
+        await say(entry, deed, said);
+        onSaid({ number: entry.number, text: answered(deed, entry), good: true });
+      } catch (failed) {
+        // Somebody was first: who, when and with what stays on the page, though the entry goes.
+        if (!(failed instanceof ApiError) || failed.status !== 409) throw failed;
+        onSaid({ number: entry.number, text: `Your word does not count: ${failed.detail}`, good: false });
+      }
     });
   return h(
     "div",
@@ -178,6 +192,3 @@ function Words({ entry, onSaid }) {
     deed ? h(AnswerForm, { key: deed.word, deed, about: `#${entry.number}`, busy, error, onSay, onCancel: close }) : null,
   );
 }
-
-/** @param {string | null | undefined} at */
-export const ageOf = (at) => Date.now() - (instant(at) ?? Date.now());

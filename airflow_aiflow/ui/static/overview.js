@@ -3,7 +3,7 @@
 import { usePoll } from "./api.js";
 import { Link, h, useSearchParams } from "./host.js";
 import { HOME } from "./inbox_words.js";
-import { count, money, percent, plural } from "./money.js";
+import { count, money, percent, plural, priced } from "./money.js";
 import { Button, Figure, Figures, Section } from "./parts.js";
 import { PageHead, whenAnswered } from "./pieces.js";
 import { Empty } from "./states.js";
@@ -38,7 +38,7 @@ export function OverviewPage() {
       ),
     ),
     whenAnswered(look, "the overview", (data) =>
-      !data.runs && !data.in_doubt && !data.waiting ? h(Nothing, { days }) : h(Sums, { data }),
+      !data.executions && !data.paid.calls && !data.in_doubt && !data.waiting ? h(Nothing, { days }) : h(Sums, { data }),
     ),
   );
 }
@@ -82,7 +82,7 @@ function Sums({ data }) {
           "div",
           { className: "aif-row aif-spread aif-muted" },
           h("span", {}, `${percent(share)} of ${plural(calls, "call")} came from the ledger`),
-          h("span", {}, `Paid ${money(paid.cost)} for ${plural(paid.calls ?? 0, "call")}`),
+          h("span", {}, `Paid ${priced(paid.cost, paid.calls, data.unpriced)} for ${plural(paid.calls ?? 0, "call")}`),
         ),
       ),
     ),
@@ -93,8 +93,8 @@ function Sums({ data }) {
         Figures,
         { label: "How runs come home" },
         h(Figure, { label: "Runs", value: count(data.runs) }),
-        h(Figure, { label: "Success rate", value: percent(data.success_rate), note: "of the executions that ended" }),
-        h(Figure, { label: "Recoveries", value: mean(data.mean_recoveries), note: "a run, on average" }),
+        h(Figure, { label: "Success rate", value: percent(data.success_rate), note: "of the attempts that ended by themselves" }),
+        h(Figure, { label: "Recoveries", value: mean(data.mean_recoveries), note: "a task, on average" }),
         h(Figure, { label: "Detection", value: seconds(data.detect_seconds_p50), note: "from a stall to its find, median" }),
         h(Figure, { label: "Commit", value: seconds(data.commit_seconds_p50), note: "one write to the ledger, median" }),
       ),

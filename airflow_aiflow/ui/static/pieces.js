@@ -15,7 +15,7 @@ export function Ago({ at, suffix = "" }) {
   const zone = useTimeZone();
   const now = useNow();
   if (!at) return h("span", { className: "aif-muted" }, "–");
-  return h("time", { dateTime: at, title: `${moment(at, zone)} (${utc(at)})` }, since(at, now), suffix);
+  return h("time", { className: "aif-ago", dateTime: at, title: `${moment(at, zone)} (${utc(at)})` }, since(at, now), suffix);
 }
 
 /**

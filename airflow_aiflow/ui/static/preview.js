@@ -13,10 +13,11 @@ import { Refused, Table, useDeed, whenAnswered } from "./pieces.js";
 /** @typedef {import("./clearing.js").Chosen} Chosen */
 /** @typedef {"auto" | "resume" | "fresh"} Way */
 
+/** Each way with its words, and those of the button that does it. */
 const WAYS = /** @type {const} */ ([
-  ["auto", "As the task decides", "What Airflow's own Clear button does: a success that somebody saw starts anew, the rest goes on."],
-  ["resume", "Resume", "Recorded steps are replayed, nothing recorded is paid again."],
-  ["fresh", "Run fresh", "Each task starts a new generation: model calls are paid again, effects stay done."],
+  ["resume", "Resume", "Recorded steps are replayed, nothing recorded is paid again.", "Clear (resume)"],
+  ["fresh", "Run fresh", "Each task starts a new generation: model calls are paid again, effects stay done.", "Run fresh"],
+  ["auto", "As the task decides", "What Airflow's own Clear button does: a success that somebody saw starts anew, the rest goes on.", "Clear"],
 ]);
 
 /**
@@ -48,9 +49,9 @@ export function ClearDialog({ dagId, runId, taskIds = null, open = true, onClose
   const chosen = { dagId, runId, taskIds, downstream };
   const asked = { ...bodyOf(chosen), ...(way === "auto" ? {} : { on_clear: way }) };
   const look = useLook(open && done === null ? () => post("/clear:preview", asked) : null, JSON.stringify(asked), null);
-  const doIt = (/** @type {"fresh" | "resume"} */ wish) =>
+  const doIt = () =>
     run(async () => {
-      setDone(await clear(chosen, wish));
+      setDone(await clear(chosen, way === "auto" ? null : way));
       onCleared?.();
     });
   const what = taskIds ? taskIds.map((each) => (typeof each === "string" ? each : `${each[0]}[${each[1]}]`)).join(", ") : "the whole run";
@@ -119,7 +120,7 @@ function Shown({ preview, way }) {
           rows: preview.tasks.map((line) => ({
             key: `${line.task_id} ${line.verdict}`,
             cells: [
-              h("span", { className: "aif-mono" }, instances(line)),
+              h("span", { className: "aif-mono aif-nowrap" }, instances(line)),
               line.durable
                 ? h(Fragment, {}, h(Badge, { tone: line.new_generation ? "warning" : "info" }, line.new_generation ? "starts anew" : "resumes"), " ", h("span", { className: "aif-muted" }, line.verdict))
                 : h("span", { className: "aif-muted" }, line.verdict),
@@ -153,17 +154,14 @@ function Notes({ preview, way }) {
   return notes.length ? h("ul", { className: "aif-notes" }, notes) : null;
 }
 
-/**
- * @param {{ready: boolean, busy: boolean, way: Way, onDo: (wish: "fresh" | "resume") => void, onClose: () => void}} props
- */
+/** @param {{ready: boolean, busy: boolean, way: Way, onDo: () => void, onClose: () => void}} props */
 function Deeds({ ready, busy, way, onDo, onClose }) {
+  const label = WAYS.find(([each]) => each === way)?.[3];
   return h(
     "div",
     { className: "aif-row" },
-    h(Button, { solid: way !== "fresh", disabled: !ready || busy, onClick: () => onDo("resume") }, busy ? "Clearing …" : "Clear (resume)"),
-    h(Button, { danger: true, disabled: !ready || busy, onClick: () => onDo("fresh") }, "Run fresh"),
+    h(Button, { solid: way !== "fresh", danger: way === "fresh", disabled: !ready || busy, onClick: onDo }, busy ? "Clearing …" : label),
     h(Button, { onClick: onClose }, "Cancel"),
-    way === "auto" ? h("span", { className: "aif-muted" }, "To let the task decide, use Airflow's own Clear button.") : null,
   );
 }
 

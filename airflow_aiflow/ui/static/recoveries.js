@@ -36,7 +36,7 @@ export function RecoveriesPage() {
             { className: "aif-stack" },
             h(Table, {
               label: "Recoveries",
-              heads: ["Found", "What", "Where", "Evidence", "Done", { text: "Stood still", number: true }, { text: "Airflow alone", number: true }],
+              heads: ["Found", "What", "Where", "Done"],
               rows: items.map(row),
             }),
             h(Refused, { error }),
@@ -69,12 +69,18 @@ function row(item) {
     key: keyOf(item),
     cells: [
       h(Ago, { at: item.found_at, suffix: " ago" }),
-      h("span", { title: kind.sign }, kind.label),
+      h("div", { className: "aif-evidence" }, h("strong", { title: kind.sign }, kind.label), h("div", { className: "aif-muted" }, item.evidence)),
       h(Place, { execution: item.execution }),
-      h("span", { className: "aif-evidence" }, item.evidence),
-      h(Badge, { tone: deed.tone, title: deed.hint }, deed.label),
-      still === null ? h("span", { className: "aif-muted" }, item.deed === "requeue" ? "not gone on yet" : "–") : duration(still),
-      h("span", { className: "aif-muted", title: item.airflow_alone ?? "" }, alone === null ? "never" : duration(alone)),
+      h("div", {}, h(Badge, { tone: deed.tone, title: deed.hint }, deed.label), h("div", { className: "aif-still" }, stood(item, still)), h("div", { className: "aif-muted", title: item.airflow_alone ?? "" }, `Airflow alone: ${alone === null ? "never" : `after ${duration(alone)}`}`)),
     ],
   };
+}
+
+/**
+ * @param {any} item
+ * @param {number | null} still in ms
+ */
+function stood(item, still) {
+  if (still !== null) return `stood still for ${duration(still)}`;
+  return item.deed === "requeue" ? "has not gone on yet" : `seen after ${duration(item.detect_seconds === null ? null : item.detect_seconds * 1000)}`;
 }

@@ -29,7 +29,7 @@ export function SearchPage() {
   return h(
     "div",
     { className: "aif-stack" },
-    h(PageHead, { title: "Search", lead: "By an effect's key, a run's id, or the SHA-256 of a stored result (its beginning will do)." }),
+    h(PageHead, { title: "Search", lead: "By an effect's key or a run's id, whole as it is written, or the SHA-256 of a stored result: its first six digits at least." }),
     h(
       "form",
       {
@@ -56,7 +56,7 @@ export function SearchPage() {
 /** @param {{items: any[], asked: string}} props */
 function Found({ items, asked }) {
   if (items.length === 0) {
-    return h(Empty, { title: `Nothing found for “${asked}”` }, "Keys and run ids are looked up as they are written, from their beginning.");
+    return h(Empty, { title: `Nothing found for “${asked}”` }, "Keys and run ids are looked up whole, as they are written; hashes by their first six digits or more.");
   }
   return h(Table, {
     label: "What was found",

@@ -62,7 +62,7 @@ test("a clear in one sentence", () => {
   const preview = { model_calls_again: 12, cost_again: "0.05", in_doubt: [], waiting: [], assets: [] };
   assert.equal(
     summary({ ...preview, tasks: [line({ map_indexes: [0, 1], effects_kept: { pay: 1 } }), line({ task_id: "mail" })] }),
-    "3 task instances run again: 12 model calls run again (about $0.05); 1 effect is kept and not repeated.",
+    "3 task instances run again: 12 model calls are paid again (about $0.05); 1 effect is kept and not repeated.",
   );
   assert.equal(summary({ ...preview, tasks: [] }), "There is nothing to clear.");
 });
