@@ -1,0 +1,116 @@
+"""A person at a browser: signed in, in one theme, and everything that the page complained about."""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.request
+from pathlib import Path
+from typing import Any, Literal
+
+from playwright.sync_api import Browser, BrowserContext, Page
+
+from tests.unit.source_tree import ROOT
+
+#: Pictures of a run of these tests, to be looked at; made anew by the next one.
+SHOTS = ROOT / "build" / "ui"
+
+AXE = ROOT / "tests" / "ui" / "js" / "node_modules" / "axe-core" / "axe.min.js"
+
+#: Milliseconds for what a page shows, on a machine that is busy with other things.
+PATIENCE = 60_000
+
+Theme = Literal["light", "dark"]
+
+#: What a browser writes of an answer that the test asked for: a refusal is an answer.
+REFUSAL = re.compile(r"^Failed to load resource: the server responded with a status of (401|403|404|409)")
+
+
+class Person:
+    """
+    Someone with a browser of their own.
+
+    :param browser: a running one.
+    :param url: of Airflow, with its prefix.
+    :param user: name to sign in with.
+    :param password: its password.
+    :param theme: of Airflow.
+    :param size: of the window.
+    """
+
+    def __init__(
+        self, browser: Browser, url: str, user: str, password: str, theme: Theme, size: tuple[int, int]
+    ) -> None:
+        self.url = url.rstrip("/")
+        self.user = user
+        self.theme = theme
+        self.problems: list[str] = []
+        self.context: BrowserContext = browser.new_context(
+            viewport={"width": size[0], "height": size[1]}, color_scheme=theme, timezone_id="Europe/Berlin"
+        )
+        self.context.set_default_timeout(PATIENCE)
+        self.context.add_init_script(f"localStorage.setItem('theme', '{theme}')")
+        self.token = token(self.url, user, password)
+        self.context.add_cookies([{"name": "_token", "value": self.token, "url": self.url}])
+        self.page: Page = self.context.new_page()
+        self.page.on("pageerror", lambda error: self.problems.append(f"page error: {error}"))
+        self.page.on("console", lambda said: self._heard(said.type, said.text))
+
+    def _heard(self, kind: str, text: str) -> None:
+        if kind == "error" and not REFUSAL.match(text):
+            self.problems.append(f"console: {text}")
+
+    def go(self, path: str) -> Page:
+        """
+        Open a page of this Airflow, and wait until a page of ours has come.
+
+        :param path: without the prefix, as in ``plugin/aiflow/inbox``.
+        """
+        self.page.goto(f"{self.url}/{path}")
+        self.page.wait_for_selector(".aif")
+        return self.page
+
+    def shot(self, name: str) -> Path:
+        """
+        Keep a picture.
+
+        :param name: of the view; the theme and the width are added.
+        """
+        SHOTS.mkdir(parents=True, exist_ok=True)
+        size = self.page.viewport_size or {"width": 0}
+        file = SHOTS / f"{name}-{self.theme}-{size['width']}.png"
+        self.page.screenshot(path=file)
+        return file
+
+    def axe(self) -> list[str]:
+        """
+        Look for what keeps people with disabilities out, in our part of the page.
+
+        :return: what is serious or worse, with where.
+        """
+        if not self.page.evaluate("'axe' in globalThis"):
+            self.page.evaluate(AXE.read_text(encoding="utf-8"))
+        found: dict[str, Any] = self.page.evaluate("axe.run('.aif', {resultTypes: ['violations']})")
+        return [
+            f"{each['id']}: {each['help']}: {[node['html'][:200] for node in each['nodes'][:3]]}"
+            for each in found["violations"]
+            if each["impact"] in ("serious", "critical")
+        ]
+
+    def close(self) -> None:
+        """Close the browser's window."""
+        self.context.close()
+
+
+def token(url: str, user: str, password: str) -> str:
+    """
+    Sign in as a program does.
+
+    :param url: of Airflow, with its prefix.
+    """
+    body = json.dumps({"username": user, "password": password}).encode()
+    request = urllib.request.Request(f"{url}/auth/token", body, {"Content-Type": "application/json"})
+    # The address is on this machine: no proxy.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(request, timeout=60) as answer:
+        return str(json.load(answer)["access_token"])

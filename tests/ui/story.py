@@ -1,0 +1,83 @@
+"""Runs of real pipelines for the pages to show: made once a session, each the way it happens to people."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from airflow_aiflow.local.airflow_client import AirflowClient, wait_for
+from airflow_aiflow.local.fault import Fault
+from airflow_aiflow.local.stack import Stack
+
+DAGS = Path(__file__).parent / "dags"
+
+#: Seconds for what Airflow does within a few, on a machine that is busy with other things.
+PATIENCE = 150.0
+#: Seconds that the stand-in takes for an answer: long enough to be seen on a time axis.
+ANSWER_SECONDS = 0.15
+
+
+@dataclass(frozen=True)
+class Told:
+    """One run: where its pages are."""
+
+    dag_id: str
+    run_id: str
+    folder: Path
+
+    def run_tab(self) -> str:
+        """Give the path of the run's tab."""
+        return f"dags/{self.dag_id}/runs/{self.run_id}/plugin/aiflow-run"
+
+    def task_tab(self, task_id: str) -> str:
+        """Give the path of a task instance's tab."""
+        return f"dags/{self.dag_id}/runs/{self.run_id}/tasks/{task_id}/plugin/aiflow-task"
+
+
+class Teller:
+    """
+    Make runs in one stack.
+
+    :param stack: a running one, with the DAGs of ``DAGS``.
+    :param folder: for what the tasks remember outside Airflow.
+    """
+
+    def __init__(self, stack: Stack, folder: Path) -> None:
+        self.stack = stack
+        self.client: AirflowClient = stack.airflow.client()
+        self._folder = folder
+        stack.model.set_faults(Fault("delay", seconds=ANSWER_SECONDS))
+
+    def begin(self, dag_id: str, run_id: str, **conf: object) -> Told:
+        """Start a run with a folder of its own."""
+        folder = self._folder / run_id
+        folder.mkdir(mode=0o777, parents=True)
+        folder.chmod(0o777)
+        self.client.wait_for_dag(dag_id)
+        self.client.trigger(dag_id, {"folder": str(folder), **conf}, run_id)
+        return Told(dag_id, run_id, folder)
+
+    def ended(self, told: Told) -> str:
+        """Wait for the end of a run."""
+        return self.client.wait_for_run(told.dag_id, told.run_id, PATIENCE)
+
+    def asked(self, told: Told, task_id: str) -> None:
+        """Wait until a task waits for a person."""
+        self.client.wait_for_task(told.dag_id, told.run_id, task_id, "awaiting_input", "deferred", timeout=PATIENCE)
+
+    def cleared(self, told: Told, task_id: str) -> None:
+        """Clear a task of an ended run, as a person does, and wait for the run's new end."""
+        body = {"dry_run": False, "dag_run_id": told.run_id, "task_ids": [task_id], "only_failed": False}
+        self.client.request("POST", f"/dags/{told.dag_id}/clearTaskInstances", body=body)
+        wait_for(lambda: self._runs_again(told), f"{told.run_id} runs again", PATIENCE)
+        self.ended(told)
+
+    def _runs_again(self, told: Told) -> bool | None:
+        return True if self.client.run(told.dag_id, told.run_id)["state"] in ("queued", "running") else None
+
+
+def copy_dags(folder: Path) -> Path:
+    """Copy the pipelines to a DAG folder."""
+    shutil.copytree(DAGS, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
