@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from airflow_aiflow.operators.agent import DurableAgentOperator as DurableAgentOperator
     from airflow_aiflow.operators.batch import BatchInferenceOperator as BatchInferenceOperator
     from airflow_aiflow.operators.batch import shards as shards
     from airflow_aiflow.operators.effect import EffectOperator as EffectOperator
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 #: Public name -> module.
 _HOMES = {
     "BatchInferenceOperator": "batch",
+    "DurableAgentOperator": "agent",
     "DurableLLMOperator": "llm",
     "EffectOperator": "effect",
     "RequeueRunsOperator": "requeue",
@@ -22,6 +24,7 @@ _HOMES = {
 
 __all__ = [
     "BatchInferenceOperator",
+    "DurableAgentOperator",
     "DurableLLMOperator",
     "EffectOperator",
     "RequeueRunsOperator",

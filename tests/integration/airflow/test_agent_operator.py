@@ -1,0 +1,140 @@
+"""``DurableAgentOperator`` and the two decorators under Airflow's own task runner, against the stand-in model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import pytest
+
+from airflow_aiflow.llm.pydantic_ai_caller import PydanticAICaller
+from airflow_aiflow.local import stack_connections
+from airflow_aiflow.local.fault import Fault
+from airflow_aiflow.local.service import ModelService
+from tests.integration.airflow.conftest import HEAD, Airflow
+from tests.integration.airflow.test_llm_operator import dag_of
+
+AGENTS = (
+    HEAD
+    + """
+from pydantic import BaseModel
+from pydantic_ai.toolsets import FunctionToolset
+from airflow_aiflow import effect
+from airflow_aiflow.operators import DurableAgentOperator, DurableLLMOperator
+
+class Verdict(BaseModel):
+    refunded: bool
+    why: str
+
+def lookup_order(order_id: int) -> str:
+    "Look up an order."
+    seen.append("look")
+    return "a lamp"
+
+@effect(key="refund/{order_id}")
+def refund_order(order_id: int, cents: int) -> str:
+    "Refund an order."
+    seen.append("refund")
+    return "refunded"
+
+def twice(operator):
+    class Again(operator):
+        '''Be a task whose process was started anew for the same try.'''
+
+        def execute(self, context):
+            try:
+                seen.append(super().execute(context))
+            except Exception as error:
+                seen.append(error)
+            return super().execute(context)
+
+    return Again
+
+TOOLS = FunctionToolset([lookup_order, refund_order])
+PROMPT = "The {{ params.what }} broke. It cost 1200 cents. Order 4711."
+"""
+)
+
+ASK = "twice(DurableAgentOperator)(task_id='ask', prompt=PROMPT, llm_conn_id='pydanticai_default', toolsets=[TOOLS],"
+
+
+@pytest.fixture
+def model(model_service: ModelService, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelService]:
+    """Give the stand-in model behind the default connection."""
+    monkeypatch.setenv("AIRFLOW_CONN_PYDANTICAI_DEFAULT", json.dumps(stack_connections.model(model_service)))
+    yield model_service
+    PydanticAICaller().close()
+
+
+@pytest.mark.parametrize("options", ["", "durable=True, usage_limits={'request_limit': 3},", "message_history='[]',"])
+def test_an_agents_requests_are_paid_once_and_its_refund_is_made_once(
+    airflow: Airflow, model: ModelService, options: str
+) -> None:
+    source = dag_of(f"{ASK} {options} system_prompt='Be kind.', params={{'what': 'lamp'}})")
+    ran = airflow.run(source, head=AGENTS)
+    assert ran.run.state == "success", ran.states
+    assert ran.seen[:2] == ["look", "refund"]
+    [answer] = ran.seen[2:]
+    assert "lamp" in answer
+    assert len(model.requests()) == 3
+    rows = airflow.rows(
+        "select s.kind, s.name, s.tokens_in > 0 from aiflow.step s join aiflow.execution e using (execution_id) "
+        "where run_id = %(run)s and dag_id = %(dag)s order by s.ended_at",
+        ran,
+    )
+    assert [row[:2] for row in rows] == [("llm", "agent"), ("step", "lookup_order"), ("llm", "agent"), ("llm", "agent")]
+
+
+def test_a_model_comes_back_and_a_failed_request_is_made_again_alone(airflow: Airflow, model: ModelService) -> None:
+    model.set_faults(Fault("cut", first=1))
+    ran = airflow.run(dag_of(f"{ASK} output_type=Verdict, params={{'what': 'lamp'}})"), head=AGENTS)
+    assert ran.run.state == "success", ran.states
+    assert type(ran.seen[0]).__name__ == "ModelIncompleteError"
+    assert ran.seen[1:] == ["look", "refund"]
+    assert [request.answered for request in model.requests()] == [False, True, True, True]
+
+
+def test_a_budget_stops_an_agent_before_its_request(airflow: Airflow, model: ModelService) -> None:
+    ran = airflow.run(dag_of(f"{ASK} budget='100 tokens', params={{'what': 'lamp'}})"), head=AGENTS)
+    assert ran.run.state == "failed"
+    assert "BudgetExceededError" in repr(ran.seen[0]) or "budget of task" in str(ran.seen[0])
+    assert model.requests() == []
+
+
+def test_the_decorators_ask_what_their_functions_say(airflow: Airflow, model: ModelService) -> None:
+    source = dag_of(
+        "@task.durable_agent(llm_conn_id='pydanticai_default', toolsets=[TOOLS])",
+        "def resolve(ticket: str): return f'{ticket}. It broke.'",
+        "@task.durable_llm(llm_conn_id='pydanticai_default', system_prompt='Be brief.')",
+        "def sum_up(text: str): return f'Sum up {text}. It is long.'",
+        "@task",
+        "def read(answer): seen.append(answer)",
+        "read(sum_up(resolve('The lamp of {{ dag.dag_id }}')))",
+    )
+    ran = airflow.run(source, head=AGENTS)
+    assert ran.run.state == "success", ran.states
+    assert ran.seen[:2] == ["look", "refund"]
+    assert len(model.requests()) == 4
+    kinds = airflow.rows(
+        "select e.task_id, s.kind, count(*) from aiflow.step s join aiflow.execution e using (execution_id) "
+        "where run_id = %(run)s and dag_id = %(dag)s group by 1, 2 order by 1, 2",
+        ran,
+    )
+    assert kinds == [("resolve", "llm", 3), ("resolve", "step", 1), ("sum_up", "llm", 1)]
+
+
+def test_an_operators_answer_is_taken_from_another_run(airflow: Airflow, model: ModelService) -> None:
+    source = """
+    @dag(dag_id="answer_of_another_run", schedule=None, start_date=dt.datetime(2026, 1, 1))
+    def the_dag():
+        DurableLLMOperator(
+            task_id="ask", prompt="The tenant pays.", llm_conn_id="pydanticai_default", reuse=dt.timedelta(days=30)
+        )
+
+    the_dag()
+    """
+    for day in (1, 2):
+        ran = airflow.run(source, head=AGENTS, logical_date=datetime(2026, 2, day, tzinfo=UTC))
+        assert ran.run.state == "success", ran.states
+    assert len(model.requests()) == 1
