@@ -25,6 +25,8 @@ def get_provider_info() -> dict[str, Any]:
         "task-decorators": [
             {"name": "durable", "class-name": "airflow_aiflow.decorators.durable.durable_task"},
             {"name": "effect", "class-name": "airflow_aiflow.decorators.effect.effect_task"},
+            {"name": "durable_llm", "class-name": "airflow_aiflow.operators.prompt_task.durable_llm_task"},
+            {"name": "durable_agent", "class-name": "airflow_aiflow.operators.prompt_task.durable_agent_task"},
         ],
         "notifications": ["airflow_aiflow.notifications.notifier.AiflowNotifier"],
         "config": {

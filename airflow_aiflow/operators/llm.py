@@ -66,13 +66,20 @@ class DurableLLMOperator(AsksPersons, LLMOperator):
 
     :param on_clear: what a cleared task does: ``auto``, ``resume`` or ``fresh``; ``None``: the deployment's word.
     :param timeout: seconds, or a ``timedelta``, for the whole model call, output retries and fallbacks included.
+    :param reuse: how old the answer may be that another run of the DAG was given in this task; ``None``: not asked.
     """
 
     def __init__(
-        self, *, on_clear: OnClear | None = None, timeout: timedelta | float = CALL_TIMEOUT, **kwargs: Any
+        self,
+        *,
+        on_clear: OnClear | None = None,
+        timeout: timedelta | float = CALL_TIMEOUT,
+        reuse: timedelta | float | None = None,
+        **kwargs: Any,
     ) -> None:
         self.on_clear = None if on_clear is None else check_on_clear(on_clear)
         self.call_timeout = seconds(timeout, "timeout")
+        self.reuse = None if reuse is None else seconds(reuse, "reuse")
         super().__init__(**kwargs)
         self._work: Work | None = None
 
@@ -157,6 +164,7 @@ class DurableLLMOperator(AsksPersons, LLMOperator):
                 printed=printed,
                 run=ask,
                 as_type={"output": self.output_type},
+                reuse=self.reuse,
             ),
         )
         return recorded
