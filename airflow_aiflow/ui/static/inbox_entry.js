@@ -157,8 +157,8 @@ function Words({ entry, onSaid, onOpen }) {
     run(async () => {
       if (deed === null) return;
       try {
-        await say(entry, deed, said);
-        onSaid({ number: entry.number, text: answered(deed, entry), good: true });
+        const word = await say(entry, deed, said);
+        onSaid({ number: entry.number, text: answered(deed, entry, word.next), good: true });
       } catch (failed) {
         // Somebody was first: who, when and with what stays on the page, though the entry goes.
         if (!(failed instanceof ApiError) || failed.status !== 409) throw failed;

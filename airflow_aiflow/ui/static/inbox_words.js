@@ -214,20 +214,16 @@ export function pageTitle(old, waiting) {
  * Say what an answer came to, for the line that remains after it.
  * @param {Deed} deed
  * @param {Entry} entry
+ * @param {string} [next] what happens now, in the ledger's words
  * @returns {string}
  */
-export function answered(deed, entry) {
-  const which = `#${entry.number}`;
-  if (entry.what !== "doubt") return `${which}: you answered “${deed.label}”.`;
-  const clear = taskWaits(entry) ? "" : " No task waits for it: clear the task to go on.";
-  switch (deed.word) {
-    case "happened":
-      return `${which}: you said that it happened. It is not sent again.${clear}`;
-    case "did_not_happen":
-      return taskWaits(entry)
-        ? `${which}: you said that it did not happen. The task runs it now.`
-        : `${which}: you said that it did not happen.${clear}`;
-    default:
-      return `${which}: the waiting task fails. The doubt stays open.`;
-  }
+export function answered(deed, entry, next = "") {
+  const said =
+    {
+      happened: "you said that it happened. It is not sent again.",
+      did_not_happen: "you said that it did not happen. It is run when the task goes on.",
+      fail: "the waiting task fails. The doubt stays open.",
+    }[entry.what === "doubt" ? deed.word : ""] ?? `you answered “${deed.label}”.`;
+  const unheard = taskWaits(entry) ? "" : " No task waits for it: clear the task to go on.";
+  return `#${entry.number}: ${said}${next ? ` Now: ${next}.` : unheard}`;
 }

@@ -94,7 +94,9 @@ test("the count stands in the title once", () => {
 test("what became of an answer is said", () => {
   const [happened, again, fail] = deeds(doubt());
   assert.match(answered(happened, doubt()), /#1842: you said that it happened/);
-  assert.match(answered(again, doubt()), /The task runs it now/);
+  assert.match(answered(again, doubt()), /run when the task goes on/);
+  assert.match(answered(again, doubt(), "the task goes on within some seconds"), /Now: the task goes on within some seconds\.$/);
+  assert.equal(answered(deeds(ask())[0], ask(), "it goes on"), "#7: you answered “Approve”. Now: it goes on.");
   assert.match(answered(again, doubt({ question: null })), /clear the task/);
   assert.match(answered(fail, doubt()), /doubt stays open/);
 });
