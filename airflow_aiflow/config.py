@@ -81,6 +81,11 @@ def _queued_timeout() -> float:
     return float(conf.getfloat("scheduler", "task_queued_timeout", fallback=0.0))
 
 
+def heartbeat_timeout() -> float:
+    """Read the seconds without a heartbeat after which Airflow alone takes a task for dead."""
+    return float(conf.getfloat("scheduler", "task_instance_heartbeat_timeout", fallback=300.0))
+
+
 def checked_overrides(overrides: Mapping[str, Any]) -> dict[str, Any]:
     """
     Check words of a recovery policy, for a DAG file: by name, and as a number that can be one.

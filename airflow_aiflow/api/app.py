@@ -18,6 +18,7 @@ from airflow_aiflow.api.exposition import CONTENT_TYPE, exposition
 from airflow_aiflow.api.following import Following
 from airflow_aiflow.api.ledger_metrics import families
 from airflow_aiflow.api.looks import Looks
+from airflow_aiflow.api.reading_app import include, reading_here
 from airflow_aiflow.api.rights import signed_in
 from airflow_aiflow.api.submission_routes import SubmissionRoutes
 from airflow_aiflow.durable.event_cursor import Events
@@ -46,6 +47,7 @@ def create_app(look: Callable[[], Figures] | None = None) -> FastAPI:
     app.include_router(EventRoutes(following).router())
     app.add_route(serving.PATH, serving.endpoint(), include_in_schema=False)
     looks = Looks(look or _look)
+    include(app, lambda: reading_here(looks))
 
     @app.get("/metrics", dependencies=[Depends(scraper_or_viewer)])
     def metrics() -> Response:
@@ -58,6 +60,7 @@ def create_app(look: Callable[[], Figures] | None = None) -> FastAPI:
         """Give the OpenAPI document of these routes."""
         return app.openapi()
 
+    problem.describe(app)
     return app
 
 

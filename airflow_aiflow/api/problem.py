@@ -17,6 +17,28 @@ from airflow_aiflow.exceptions import AiflowError, SubmissionRefusedError
 
 MEDIA_TYPE = "application/problem+json"
 
+#: A problem, as OpenAPI says it.
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "title": "Problem",
+    "description": "RFC 9457: what is wrong, where, and what to do.",
+    "required": ["type", "title", "status", "detail"],
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string", "description": "One sentence for people."},
+        "errors": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["pointer", "detail"],
+                "properties": {"pointer": {"type": "string"}, "detail": {"type": "string"}},
+            },
+        },
+    },
+}
+
 log = logging.getLogger(__name__)
 
 
@@ -66,6 +88,22 @@ def install(app: FastAPI) -> None:
     async def unavailable(_request: Request, error: AiflowError) -> JSONResponse:
         log.error("aiflow: %s: %s", type(error).__name__, error)
         return problem(503, "aiflow can't answer now; the API server's log says why", {"Retry-After": "5"})
+
+
+def describe(app: FastAPI) -> None:
+    """
+    Let an app's OpenAPI document say what a problem is.
+
+    :param app: the app, with all its routes.
+    """
+    plain = app.openapi
+
+    def described() -> dict[str, Any]:
+        document = plain()
+        document.setdefault("components", {}).setdefault("schemas", {})["Problem"] = SCHEMA
+        return document
+
+    app.openapi = described  # type: ignore[method-assign]
 
 
 def _pointer(place: tuple[Any, ...]) -> str:

@@ -15,6 +15,14 @@ from airflow_aiflow.durable.artifact import ArtifactRef
 
 _RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
 
+#: Of an answer whose bytes a pipeline made: it is data, whatever it looks like, and never a page of this site.
+SAFE_HEADERS = {
+    "Cache-Control": "no-cache, private",
+    "X-Content-Type-Options": "nosniff",
+    "Content-Disposition": "attachment",
+    "Content-Security-Policy": "default-src 'none'; sandbox",
+}
+
 
 def result_response(value: Any, headers: Mapping[str, str]) -> Response:
     """
@@ -29,15 +37,7 @@ def result_response(value: Any, headers: Mapping[str, str]) -> Response:
     else:
         data, media_type = _as_json(value), "application/json"
     etag = f'"{hashlib.sha256(data).hexdigest()}"'
-    base = {
-        "ETag": etag,
-        "Accept-Ranges": "bytes",
-        "Cache-Control": "no-cache, private",
-        "X-Content-Type-Options": "nosniff",
-        # What a pipeline returned is data, whatever it looks like: never a page of this site.
-        "Content-Disposition": "attachment",
-        "Content-Security-Policy": "default-src 'none'; sandbox",
-    }
+    base = SAFE_HEADERS | {"ETag": etag, "Accept-Ranges": "bytes"}
     if headers.get("if-none-match") == etag:
         return Response(status_code=304, headers=base)
     wanted = headers.get("range")

@@ -72,18 +72,84 @@ def may(user: BaseUser, method: Method, dag_id: str, entity: DagAccessEntity | N
     return bool(get_auth_manager().is_authorized_dag(method=method, access_entity=entity, details=details, user=user))
 
 
-async def require(user: BaseUser, method: Method, dag_id: str, *, missing: str) -> None:
+def check(user: BaseUser, method: Method, dag_id: str, *, missing: str) -> None:
     """
     Refuse a user without the right.
 
     :param missing: what to say where not even reading is allowed.
     :raises HTTPException: 404 where the user may not read, 403 where reading is all that is allowed.
     """
-    if await run_in_threadpool(may, user, method, dag_id):
+    if may(user, method, dag_id):
         return
-    if method != "GET" and await run_in_threadpool(may, user, "GET", dag_id):
+    if method != "GET" and may(user, "GET", dag_id):
         raise HTTPException(status.HTTP_403_FORBIDDEN, f"you may read {dag_id}, not change it")
     raise HTTPException(status.HTTP_404_NOT_FOUND, missing)
+
+
+async def require(user: BaseUser, method: Method, dag_id: str, *, missing: str) -> None:
+    """
+    Do the same without blocking.
+
+    :param missing: what to say where not even reading is allowed.
+    :raises HTTPException: as ``check`` does.
+    """
+    await run_in_threadpool(check, user, method, dag_id, missing=missing)
+
+
+def json_only(request: Request) -> None:
+    """
+    Refuse a body that is no JSON: a form of another site can't send any.
+
+    :raises HTTPException: 415.
+    """
+    media_type = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    if media_type != "application/json":
+        raise HTTPException(status.HTTP_415_UNSUPPORTED_MEDIA_TYPE, "a body has to be application/json here")
+
+
+class Sight:
+    """
+    Remember, for one request, what a user may read and change.
+
+    :param user: who.
+    """
+
+    def __init__(self, user: BaseUser) -> None:
+        self._user = user
+        self._known: dict[tuple[Method, str], bool] = {}
+
+    def reads(self, dag_id: str) -> bool:
+        """
+        Say whether the user may read a DAG's runs.
+
+        :param dag_id: the DAG.
+        """
+        return self._may("GET", dag_id)
+
+    def changes(self, dag_id: str) -> bool:
+        """
+        Say whether the user may change a DAG's runs.
+
+        :param dag_id: the DAG.
+        """
+        return self._may("PUT", dag_id)
+
+    def _may(self, method: Method, dag_id: str) -> bool:
+        if (method, dag_id) not in self._known:
+            self._known[method, dag_id] = may(self._user, method, dag_id)
+        return self._known[method, dag_id]
+
+    def dags(self) -> tuple[str, ...]:
+        """List the DAGs that the user may see; to see one is less than to see its runs."""
+        return readable(self._user)
+
+    def results(self, dag_id: str) -> bool:
+        """
+        Say whether the user may see what tasks gave.
+
+        :param dag_id: the DAG.
+        """
+        return may(self._user, "GET", dag_id, DagAccessEntity.XCOM)
 
 
 def readable(user: BaseUser) -> tuple[str, ...]:

@@ -119,3 +119,29 @@ class Hit:
     execution: ExecutionId
     number: int | None = None
     step_key: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SaidView:
+    """
+    Show a word of a person that counted.
+
+    :param said: the decision, ``released``, or the option that was chosen.
+    :param what: a word of ``QuestionKind``.
+    :param name: of the effect; ``None``: it was about none. So with the next three.
+    :param state: of the effect now; ``None``: not looked up.
+    :param subject: of the question.
+    """
+
+    number: int
+    at: datetime
+    by: str
+    said: str
+    what: str
+    name: str | None
+    key: str | None
+    namespace: str | None
+    state: str | None
+    subject: str | None
+    note: str
+    execution: ExecutionId

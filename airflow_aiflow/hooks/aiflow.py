@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from airflow_aiflow.llm.call import ModelCaller
     from airflow_aiflow.runtime.guard import GuardPlan
     from airflow_aiflow.runtime.session import Services
+    from airflow_aiflow.storage.connections import Connections
     from airflow_aiflow.storage.payload_cipher import PayloadCipher
     from airflow_aiflow.storage.postgres_events import PostgresEvents
     from airflow_aiflow.storage.postgres_figures import PostgresFigures
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
     from airflow_aiflow.storage.s3_settings import S3Settings
 
 T = TypeVar("T")
+
+#: Connections of an API server for its pages: each request asks some statements of a few milliseconds.
+READERS = 6
 
 _lock = threading.Lock()
 _made: dict[tuple[int, str, str], Any] = {}
@@ -156,6 +160,16 @@ class AiflowHook(BaseHook):
         from airflow_aiflow.storage.postgres_listen import EventListener
 
         return EventListener(_ledger_conninfo(self._ledger_conn_id or self.settings.ledger_conn_id))
+
+    def readers(self) -> Connections:
+        """
+        Give connections to the ledger for many who read at once, of this process.
+
+        :raises AiflowConfigError: if the connection is not there or of another type.
+        """
+        from airflow_aiflow.storage.connections import Connections
+
+        return self._on_ledger("readers", lambda dsn: Connections(dsn, READERS))
 
     def _on_ledger(self, kind: str, connect: Callable[[str], T]) -> T:
         conn_id = self._ledger_conn_id or self.settings.ledger_conn_id

@@ -12,7 +12,7 @@ import ipaddress
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote, urlsplit
 
 from airflow_aiflow.exceptions import AiflowConfigError, AirflowRefusedError, AirflowUnavailableError
@@ -25,6 +25,17 @@ TIMEOUT = 30.0
 
 #: Task instances of one page: what the API gives at most, unless its ``[api] maximum_page_limit`` is lower.
 PAGE = 100
+
+
+class AsksAirflow(Protocol):
+    """Ask Airflow's REST API: over the network, or inside of its own server."""
+
+    def request(self, method: str, path: str, *, params: Mapping[str, Any] | None = None, body: Any = None) -> Any:
+        """
+        Make a request.
+
+        :raises AirflowRefusedError: if the API refused.
+        """
 
 
 class AirflowApi:

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from airflow_aiflow.durable.identity import ExecutionId
 from airflow_aiflow.exceptions import AirflowRefusedError
-from airflow_aiflow.hooks.airflow_api import AirflowApi, run_path
+from airflow_aiflow.hooks.airflow_api import AsksAirflow, run_path
 
 #: A number of the inbox inside an option, such as ``It happened (#1842)``.
 NUMBER = re.compile(r"#(\d+)")
@@ -87,7 +87,7 @@ def task_path(execution: ExecutionId) -> str:
     return f"{instances}/{quote(execution.task_id, safe='')}/{execution.map_index}"
 
 
-def read_form(api: AirflowApi, execution: ExecutionId) -> AirflowForm | None:
+def read_form(api: AsksAirflow, execution: ExecutionId) -> AirflowForm | None:
     """
     Read the form of an execution's task instance.
 
@@ -113,7 +113,7 @@ def read_form(api: AirflowApi, execution: ExecutionId) -> AirflowForm | None:
     )
 
 
-def respond(api: AirflowApi, execution: ExecutionId, option: str) -> bool:
+def respond(api: AsksAirflow, execution: ExecutionId, option: str) -> bool:
     """
     Let a waiting task go on after its answer has come into the inbox.
 

@@ -19,7 +19,7 @@ from airflow_aiflow.durable.identity import ExecutionId
 from airflow_aiflow.durable.inbox import DID_NOT_HAPPEN, FAIL, HAPPENED, Inbox
 from airflow_aiflow.durable.ports import Clock
 from airflow_aiflow.exceptions import AirflowRefusedError
-from airflow_aiflow.hooks.airflow_api import AirflowApi
+from airflow_aiflow.hooks.airflow_api import AsksAirflow
 from airflow_aiflow.hooks.airflow_form import NOT_FOUND, AirflowForm, numbers_in, read_form, respond, task_path
 
 #: Seconds from the parking until the task may go on: a supervisor that misses its process's end by a hair notices it
@@ -60,7 +60,7 @@ class Told:
 
 
 def let_go(
-    api: AirflowApi, inbox: Inbox, execution: ExecutionId, *, parked_at: datetime | None, option: str, clock: Clock
+    api: AsksAirflow, inbox: Inbox, execution: ExecutionId, *, parked_at: datetime | None, option: str, clock: Clock
 ) -> Told:
     """
     Let the task of an execution go on, where it waits in Airflow's form.
@@ -99,7 +99,7 @@ def _told(outcome: LetGo, **words: str) -> Told:
     return Told(outcome, SENTENCES[outcome].format(**words))
 
 
-def _instance(api: AirflowApi, execution: ExecutionId, clock: Clock) -> dict[str, Any] | None:
+def _instance(api: AsksAirflow, execution: ExecutionId, clock: Clock) -> dict[str, Any] | None:
     """Read the task instance; a process that has just asked is given time to park."""
     found: list[dict[str, Any] | None] = []
 
@@ -125,7 +125,7 @@ def _every(seconds: float, look: Callable[[], bool], clock: Clock) -> Callable[[
     return due
 
 
-def _look(api: AirflowApi, execution: ExecutionId) -> dict[str, Any] | None:
+def _look(api: AsksAirflow, execution: ExecutionId) -> dict[str, Any] | None:
     try:
         found: dict[str, Any] = api.request("GET", task_path(execution))
         return found

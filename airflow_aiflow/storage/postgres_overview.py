@@ -10,7 +10,8 @@ import re
 from collections.abc import Sequence
 
 from airflow_aiflow.durable.identity import ExecutionId
-from airflow_aiflow.durable.overview import BatchView, DagSums, Hit, RecoveryView, RunSums
+from airflow_aiflow.durable.inbox import FAIL
+from airflow_aiflow.durable.overview import BatchView, DagSums, Hit, RecoveryView, RunSums, SaidView
 from airflow_aiflow.durable.payload import decode
 from airflow_aiflow.exceptions import PayloadError
 from airflow_aiflow.storage.connections import Connections
@@ -131,6 +132,19 @@ class PostgresOverview:
         total = plain.get("total")
         return None if told is None else (told[1], plain["done"], total if isinstance(total, int) else None)
 
+    def said(self, dag_ids: Sequence[str], *, limit: int) -> list[SaidView]:
+        """
+        List what persons said, the latest first.
+
+        :param dag_ids: about executions of these DAGs.
+        :param limit: at most so many.
+        """
+        params = {"dag_ids": list(dag_ids), "limit": limit, "fail": FAIL}
+        return [
+            SaidView(row[0], utc(row[1]), *row[2:11], execution=ExecutionId(*row[11:15]))
+            for row in self._ask(statement("said"), params)
+        ]
+
     def runs_called(self, run_id: str, dag_ids: Sequence[str]) -> list[Hit]:
         """
         Find the executions of runs by their id.
@@ -141,14 +155,16 @@ class PostgresOverview:
         params = {"run_id": run_id, "dag_ids": list(dag_ids), "limit": MOST_HITS}
         return [Hit("run", row[1], ExecutionId(*row)) for row in self._ask(statement("search_runs"), params)]
 
-    def artifacts(self, sha256: bytes, dag_ids: Sequence[str]) -> list[Hit]:
+    def artifacts(self, beginning: bytes, dag_ids: Sequence[str]) -> list[Hit]:
         """
         Find who recorded an artifact.
 
-        :param sha256: its address.
+        :param beginning: of its address, or all of it.
         :param dag_ids: of these DAGs.
         """
-        params = {"sha256": sha256, "dag_ids": list(dag_ids), "limit": MOST_HITS}
+        last = beginning + b"\xff" * (32 - len(beginning))
+        first = beginning + b"\x00" * (32 - len(beginning))
+        params = {"first": first, "last": last, "dag_ids": list(dag_ids), "limit": MOST_HITS}
         return [
             Hit("artifact", row[4], ExecutionId(*row[:4]), row[6], None if row[5] is None else bytes(row[5]))
             for row in self._ask(statement("search_artifact"), params)

@@ -211,16 +211,17 @@ class PostgresTimeline:
         params = {"execution_id": execution_pk, "limit": MOST_EFFECTS + 1}
         return [effect_record(row[0]) for row in self._ask(statement("execution_effects"), params)]
 
-    def units(self, view: ExecutionView, name: str, *, after: bytes = b"", limit: int) -> UnitPage:
+    def units(self, execution_pk: int, generation: int, name: str, *, after: bytes = b"", limit: int) -> UnitPage:
         """
         List units of a map.
 
-        :param view: of the execution.
+        :param execution_pk: the execution's row.
+        :param generation: of its records.
         :param name: the map's.
         :param after: key of the last one of the page before.
         :param limit: at most so many.
         """
-        where = {"execution_id": view.execution_pk, "generation": view.generation, "map": name}
+        where = {"execution_id": execution_pk, "generation": generation, "map": name}
         rows = self._ask(statement("map_units"), where | {"after": after, "limit": limit + 1})
         failed: list[FailedItem] = []
         if not after:

@@ -1,6 +1,6 @@
 -- What is told of maps: the first and the latest progress of the last attempt of each execution that is at work, or has
 -- ended of late. Only the latest events are looked through.
-with some as materialized (
+with lately as materialized (
     select l.execution_id from aiflow.lease l where l.expires_at > statement_timestamp()
     union
     (
@@ -13,8 +13,8 @@ with some as materialized (
 select
     x.dag_id, x.run_id, x.task_id, x.map_index, x.state::text, coalesce(l.expires_at > clock_timestamp(), false),
     x.execution_id, x.generation, x.fence, x.finished_at, a.started_at, e.at, e.data, statement_timestamp()
-from some
-join aiflow.execution x on x.execution_id = some.execution_id
+from lately
+join aiflow.execution x on x.execution_id = lately.execution_id
 join aiflow.attempt a on a.execution_id = x.execution_id and a.fence = x.fence
 left join aiflow.lease l on l.execution_id = x.execution_id and l.fence = x.fence
 cross join lateral (

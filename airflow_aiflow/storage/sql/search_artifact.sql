@@ -3,7 +3,7 @@
     select x.dag_id, x.run_id, x.task_id, x.map_index, s.name, s.step_key, null::bigint
     from aiflow.step s
     join aiflow.execution x on x.execution_id = s.execution_id
-    where s.result_sha256 = %(sha256)s and x.dag_id = any (%(dag_ids)s::text[])
+    where s.result_sha256 between %(first)s and %(last)s and x.dag_id = any (%(dag_ids)s::text[])
     limit %(limit)s
 )
 union all
@@ -12,6 +12,6 @@ union all
     from aiflow.intent i
     join aiflow.effect e on e.effect_id = i.effect_id
     join aiflow.execution x on x.execution_id = i.execution_id
-    where i.result_sha256 = %(sha256)s and x.dag_id = any (%(dag_ids)s::text[])
+    where i.result_sha256 between %(first)s and %(last)s and x.dag_id = any (%(dag_ids)s::text[])
     limit %(limit)s
 )
