@@ -28,6 +28,7 @@ def get_provider_info() -> dict[str, Any]:
             {"name": "durable_llm", "class-name": "airflow_aiflow.operators.prompt_task.durable_llm_task"},
             {"name": "durable_agent", "class-name": "airflow_aiflow.operators.prompt_task.durable_agent_task"},
         ],
+        "extra-links": ["airflow_aiflow.links.AiflowTimelineLink"],
         "notifications": ["airflow_aiflow.notifications.notifier.AiflowNotifier"],
         "config": {
             "aiflow": {
