@@ -13,6 +13,7 @@ from airflow_aiflow.decorators.options import task_options
 from airflow_aiflow.decorators.signature import FLOW, inject, returns_mapping
 from airflow_aiflow.exceptions import FlowOptionError
 from airflow_aiflow.hooks.persons import AsksPersons
+from airflow_aiflow.links import AiflowTimelineLink
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -67,6 +68,7 @@ class DurableDecoratedOperator(AsksPersons, DecoratedOperator, PythonOperator):
     template_fields = ("templates_dict", "op_args", "op_kwargs")
     template_fields_renderers = {"templates_dict": "json", "op_args": "py", "op_kwargs": "py"}  # noqa: RUF012
     custom_operator_name = "@task.durable"
+    operator_extra_links = (AiflowTimelineLink(),)
 
     def __init__(
         self,

@@ -14,6 +14,7 @@ from airflow_aiflow.decorators.signature import CTX, bare, inject
 from airflow_aiflow.exceptions import NoFlowError
 from airflow_aiflow.hooks.attempt import check_on_clear
 from airflow_aiflow.hooks.persons import AsksPersons
+from airflow_aiflow.links import AiflowTimelineLink
 
 if TYPE_CHECKING:
     from airflow.providers.standard.operators.python import PythonOperator
@@ -49,6 +50,7 @@ class CallsOnce(AsksPersons, _Operator):
     Its ``python_callable`` has no ``ctx`` any more (``without_ctx``), so that Airflow never asks an author for it.
     """
 
+    operator_extra_links = (AiflowTimelineLink(),)
     key: str | None
     effect_name: str | None
     effect_options: dict[str, Any]

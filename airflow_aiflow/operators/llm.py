@@ -19,6 +19,7 @@ from airflow.providers.common.ai.operators.llm import LLMOperator
 from airflow_aiflow.durable.policy import seconds
 from airflow_aiflow.hooks.attempt import check_on_clear
 from airflow_aiflow.hooks.persons import AsksPersons
+from airflow_aiflow.links import with_timeline
 from airflow_aiflow.llm.call import LlmAnswer, LlmRequest
 
 if TYPE_CHECKING:
@@ -68,6 +69,8 @@ class DurableLLMOperator(AsksPersons, LLMOperator):
     :param timeout: seconds, or a ``timedelta``, for the whole model call, output retries and fallbacks included.
     :param reuse: how old the answer may be that another run of the DAG was given in this task; ``None``: not asked.
     """
+
+    operator_extra_links = with_timeline(LLMOperator)
 
     def __init__(
         self,

@@ -11,6 +11,7 @@ from airflow_aiflow.durable.policy import EFFECT_OPTION_NAMES
 from airflow_aiflow.exceptions import EffectOptionError
 from airflow_aiflow.hooks.attempt import check_on_clear
 from airflow_aiflow.hooks.persons import AsksPersons
+from airflow_aiflow.links import with_timeline
 from airflow_aiflow.operators.once_sql import OPERATOR, TRANSACTION_OPTIONS
 from airflow_aiflow.operators.once_task import OnceOptions, OnceTask
 from airflow_aiflow.operators.presets import Preset, preset_of
@@ -143,6 +144,7 @@ def _subclass(operator_class: Any, given: OnceOptions) -> Any:
             "__qualname__": operator_class.__qualname__,
             "__doc__": operator_class.__doc__,
             "once_options": given,
+            "operator_extra_links": with_timeline(operator_class),
             "custom_operator_name": f"once({getattr(operator_class, 'custom_operator_name', operator_class.__name__)})",
         },
     )

@@ -9,12 +9,10 @@ unique over all plugins of a deployment. An unknown ``destination`` would drop t
 from __future__ import annotations
 
 from airflow_aiflow.ui.program import version
+from airflow_aiflow.ui.routes import DAG_ROUTE, HOME_ROUTE, INBOX_ROUTE, RUN_ROUTE, TASK_ROUTE
 
 #: The label: short, since Airflow's row of tabs wraps at 1280 pixels.
 NAME = "AI Flow"
-#: The last part of a page's address in Airflow, by where it stands: `/dags/.../plugin/<route>`.
-TASK_ROUTE, RUN_ROUTE, DAG_ROUTE = "aiflow-task", "aiflow-run", "aiflow-dag"
-HOME_ROUTE, INBOX_ROUTE = "aiflow", "aiflow-inbox"
 
 
 def react_apps() -> list[dict[str, str | bool]]:

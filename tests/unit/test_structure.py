@@ -41,7 +41,7 @@ ALLOWED: dict[str, set[str]] = {
     "runtime": DOMAIN | {"storage", "llm"},
     "config": DOMAIN | {"get_provider_info"},
     "hooks": WORK | {"config"},
-    "links": {"config", "exceptions"},
+    "links": {"config", "exceptions", "ui"},  # of the pages their addresses alone
     "reconcile": DOMAIN | {"hooks", "storage"},
     "xcom": DOMAIN | {"hooks"},
     "recovery": TASKS,

@@ -92,6 +92,7 @@ function Provenance({ provenance }) {
 /** @param {{result: any}} props */
 function Result({ result }) {
   if (result === null || result === undefined) return h("p", { className: "aif-muted" }, "It is not shown here.");
+  if (result.unreadable) return h("p", { className: "aif-refused" }, String(result.unreadable));
   if (result.artifact) return h(Artifact, { artifact: result.artifact });
   return h(
     Fragment,

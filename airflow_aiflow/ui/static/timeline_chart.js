@@ -68,7 +68,7 @@ export function TimelineChart({ model, selected, onSelect }) {
         if (event.key === "Escape") hide();
       },
     },
-    h(Axis, { model }),
+    h(Axis, { model, narrow: selected !== null }),
     model.lanes.map((lane) => h(AttemptLane, { key: lane.id, lane, selected, onSelect })),
     model.maps.map((bar) => h(MapLane, { key: bar.id, bar, selected })),
     hover ? h(Hover, hover) : null,
@@ -76,10 +76,11 @@ export function TimelineChart({ model, selected, onSelect }) {
   );
 }
 
-/** @param {{model: Model}} props */
-function Axis({ model }) {
+/** @param {{model: Model, narrow: boolean}} props */
+function Axis({ model, narrow }) {
   const zone = useTimeZone();
-  const marks = useMemo(() => ticks(model.scale), [model]);
+  const marks = useMemo(() => (narrow ? ticks(model.scale, 3, 0.22) : ticks(model.scale, 6, 0.11)), [model, narrow]);
+  const fits = narrow ? 0.8 : 0.91;
   const fine = marks.length > 1 && marks[1].ms - marks[0].ms < 1000;
   return h(
     "div",
@@ -88,7 +89,7 @@ function Axis({ model }) {
     h(
       "div",
       { className: "aif-axis-line" },
-      marks.map(({ ms, at }) =>
+      marks.filter(({ at }) => at <= fits && clear(model, at)).map(({ ms, at }) =>
         h("span", { key: ms, className: "aif-tick", style: { insetInlineStart: percent(at) }, title: utc(ms) }, clockTime(ms, zone, fine)),
       ),
       model.scale.folds.map((fold) =>
@@ -101,6 +102,13 @@ function Axis({ model }) {
     ),
   );
 }
+
+/**
+ * @param {Model} model
+ * @param {number} at
+ * @returns {boolean} whether a label that begins there reaches into no fold
+ */
+const clear = (model, at) => model.scale.folds.every((fold) => at > fold.at || fold.at - at > 0.12);
 
 /** @type {(props: {lane: Lane, selected: string | null, onSelect: (bar: {id: string}) => void}) => any} */
 const AttemptLane = React.memo(function AttemptLane({ lane, selected, onSelect }) {
@@ -177,10 +185,21 @@ function Track({ label, bars, rows, selected, lane }) {
           className: `aif-bar aif-bar-${bar.state}${bar.what.kind === "step" ? "" : ` aif-bar-${bar.what.kind}`}`,
           style: { insetInlineStart: percent(bar.left), width: percent(bar.width), top: 4 + bar.row * ROW },
         },
-        bar.what.kind === "map" ? h("span", { className: "aif-bar-text" }, plural(bar.what.map.units, "item")) : null,
+        bar.what.kind === "map" ? h(MapShare, { map: bar.what.map }) : null,
       ),
     ),
     bars.length === 0 ? h("span", { className: "aif-track-empty" }, "no step of its own") : null,
+  );
+}
+
+/** @param {{map: import("./timeline_model.js").MapBar}} props The share that has no result, and how many items there are. */
+function MapShare({ map }) {
+  const share = map.failed > 0 && map.failed < map.units ? map.failed / map.units : 0;
+  return h(
+    Fragment,
+    {},
+    share > 0 ? h("span", { className: "aif-bar-part aif-bar-failed", style: { width: percent(share) } }) : null,
+    h("span", { className: "aif-bar-text" }, plural(map.units, "item")),
   );
 }
 
@@ -198,7 +217,9 @@ function Hover({ bar, x, y }) {
 
 /** @param {{model: Model}} props */
 function Legend({ model }) {
-  const shown = new Set([...model.lanes.flatMap((lane) => lane.bars), ...model.maps].map((bar) => bar.state));
+  const bars = [...model.lanes.flatMap((lane) => lane.bars), ...model.maps];
+  const shown = new Set(bars.map((bar) => bar.state));
+  if (bars.some(({ what }) => what.kind === "map" && what.map.failed > 0)) shown.add("failed");
   return h(
     "div",
     { className: "aif-legend" },

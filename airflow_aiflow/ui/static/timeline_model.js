@@ -77,7 +77,7 @@ const at = (text) => (text ? new Date(text).getTime() : null);
 export function modelOf(answer, now) {
   const steps = stepsOf(answer.steps);
   /** @type {Attempt[]} */
-  const attempts = answer.attempts;
+  const attempts = attemptsOf(answer);
   const spans = attempts.map((one) => spanOf(one, steps, now));
   const scale = foldedScale([
     ...spans,
@@ -117,11 +117,17 @@ export function modelOf(answer, now) {
     found += mine;
     return one;
   });
-  return { lanes, maps: mapBars(answer.maps, scale), scale, steps: steps.length, aggregated };
+  return { lanes, maps: mapBars(answer.maps, scale, lanes.at(-1)?.from ?? 0), scale, steps: steps.length, aggregated };
 }
 
 /** A try that was interrupted and went on is several attempts of one number, each with a fence of its own. */
 const laneOf = (/** @type {Attempt} */ attempt) => attempt.fence ?? attempt.attempt;
+
+/** @param {any} answer @returns {Attempt[]} those of the generation that is shown */
+function attemptsOf(answer) {
+  const own = answer.attempts.filter((/** @type {Attempt} */ one) => one.generation === answer.generation);
+  return own.length > 0 ? own : answer.attempts;
+}
 
 /**
  * @param {Attempt} attempt
@@ -186,14 +192,15 @@ function effectBar(effect, scale, now) {
 /**
  * @param {MapBar[]} maps
  * @param {import("./scale.js").Scale} scale
+ * @param {number} last when the last attempt began: a map that had ended by then was taken from the record
  * @returns {Bar[]}
  */
-function mapBars(maps, scale) {
+function mapBars(maps, scale, last) {
   return maps.map((map) => {
     const from = at(map.first_at) ?? scale.from;
     const to = Math.max(from, at(map.last_at) ?? from);
     const left = scale.at(from);
-    const state = map.failed > 0 ? "failed" : "ran";
+    const state = map.failed >= map.units ? "failed" : to < last ? "replayed" : "ran";
     const what = /** @type {const} */ ({ kind: "map", map });
     return { id: `map:${map.name}`, state, from, to, left, width: scale.at(to) - left, row: 0, what };
   });

@@ -59,8 +59,8 @@ export function UnitList({ address, map, generation, onSelect }) {
 
 /** @param {{item: any, onSelect: (bar: {id: string}) => void}} props */
 function Unit({ item, onSelect }) {
-  const key = item.step_key ?? item.key;
-  const name = item.item ?? item.key;
+  const { key } = item;
+  const name = item.item ?? `${item.name ?? "item"} ${String(item.key ?? "").slice(0, 8)}`;
   const cells = [
     h("span", { key: "name", className: "aif-cell-name", title: item.reason ?? name }, item.reason ? `${name}: ${item.reason}` : name),
     h("span", { key: "state" }, h(StateBadge, { state: item.state })),

@@ -43,10 +43,13 @@ test("an effect in doubt has a bar in the lane that began it; a done one is a st
   assert.deepEqual(model.lanes.map((lane) => lane.bars.map((bar) => [bar.id, bar.state])), [[["effect:7", "in_doubt"]], []]);
 });
 
-test("a map is one bar, red where an item failed", () => {
-  const maps = [{ name: "rows", units: 9, steps: 9, done: 9, failed: 1, first_at: at(1), last_at: at(2), calls: 0, cost: null }];
-  const [bar] = modelOf(answer([], [attempt(1, 0, 3, "succeeded")], { maps }), 9000).maps;
-  assert.deepEqual([bar.id, bar.state, bar.from, bar.to], ["map:rows", "failed", 1000, 2000]);
+test("a map is one bar; one that ended before the last attempt was replayed", () => {
+  const map = { name: "rows", units: 9, steps: 9, done: 8, failed: 1, first_at: at(1), last_at: at(2), calls: 0, cost: null };
+  const bars = (maps, attempts) => modelOf(answer([], attempts, { maps }), 9000).maps.map((bar) => [bar.id, bar.state, bar.from, bar.to]);
+  const once = [attempt(1, 0, 3, "succeeded")];
+  assert.deepEqual(bars([map], once), [["map:rows", "ran", 1000, 2000]]);
+  assert.deepEqual(bars([map], [attempt(1, 0, 3, "killed"), attempt(2, 4, 5, "succeeded")])[0][1], "replayed");
+  assert.deepEqual(bars([{ ...map, failed: 9 }], once)[0][1], "failed");
 });
 
 test("above the limit steps close together are one bar, and none is lost", () => {
