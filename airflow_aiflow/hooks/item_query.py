@@ -7,7 +7,7 @@ unbuffered one of MySQL. Every other driver is read by ``fetchmany``, which is a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import closing, suppress
 from typing import Any
 
@@ -20,7 +20,7 @@ ROWS = 1_000
 CURSOR = "aiflow_items"
 
 
-def query_rows(conn_id: str, sql: str) -> Iterator[dict[str, Any]]:
+def query_rows(conn_id: str, sql: str) -> Generator[dict[str, Any], None, None]:
     """
     Run a query and give its rows, each as a dict by the names of its columns.
 
@@ -48,11 +48,18 @@ def query_rows(conn_id: str, sql: str) -> Iterator[dict[str, Any]]:
 def _connection(conn_id: str) -> Any:
     from airflow.providers.common.sql.hooks.sql import DbApiHook
     from airflow.sdk import BaseHook
+    from airflow.sdk.exceptions import AirflowException
 
     from airflow_aiflow.hooks.aiflow import existing_connection
 
     connection = existing_connection(conn_id, "the database of items_sql", "postgres://USER:PASSWORD@HOST/DATABASE")
-    hook = BaseHook.get_hook(conn_id)
+    try:
+        hook = BaseHook.get_hook(conn_id)
+    except (AirflowException, ImportError) as error:
+        raise AiflowConfigError(
+            f"the connection '{conn_id}' can't be used for items_sql: {error}. Is the provider of type "
+            f"{connection.conn_type!r} installed?"
+        ) from error
     if not isinstance(hook, DbApiHook):
         raise AiflowConfigError(
             f"the connection '{conn_id}' is of type {connection.conn_type!r}, whose hook runs no SQL: items_conn_id "

@@ -31,6 +31,18 @@ if TYPE_CHECKING:
 #: Name of the one step.
 STEP = "batch"
 
+#: Options of `flow.llm` that are no template fields.
+LLM_OPTIONS = (
+    "output_type",
+    "model_settings",
+    "output_retries",
+    "fallback_conn_ids",
+    "rate_limit",
+    "version",
+    "timeout",
+    "reuse",
+)
+
 #: Model calls in flight at once.
 MAX_WORKERS = 16
 
@@ -98,6 +110,7 @@ class BatchInferenceOperator(BaseOperator):
     template_ext: Sequence[str] = (".sql",)
     template_fields_renderers = {"items_sql": "sql"}  # noqa: RUF012
     ui_color = "#e6f2ef"
+    _work: Work | None = None
 
     def __init__(
         self,
@@ -133,28 +146,17 @@ class BatchInferenceOperator(BaseOperator):
         max_recoveries: int | None = None,
         **kwargs: Any,
     ) -> None:
+        # Written out above, and not taken from the rest: `partial` refuses what it does not find in the signature.
+        given = locals()
         super().__init__(**kwargs)
-        self.items, self.items_sql, self.items_path = items, items_sql, items_path
-        self.items_conn_id = items_conn_id
-        self.item_key, self.prompt = item_key, prompt
+        self.items, self.items_sql, self.items_path, self.items_conn_id = items, items_sql, items_path, items_conn_id
+        self.item_key, self.prompt, self.shard = item_key, prompt, shard
         self.llm_conn_id, self.model_id, self.system_prompt = llm_conn_id, model_id, system_prompt
         self.result_path, self.result_format = result_path, result_format
-        self.shard = shard
-        self.budget = read_budget(budget)
-        self.on_clear = None if on_clear is None else check_on_clear(on_clear)
-        self.recovery, self.max_recoveries = recovery, max_recoveries
+        self.llm_options = {name: given[name] for name in LLM_OPTIONS}
         self.rules = MapRules(max_workers, on_item_error, max_item_attempts, batch_commit, flush_interval)
-        self.llm_options = {
-            "output_type": output_type,
-            "model_settings": model_settings,
-            "output_retries": output_retries,
-            "fallback_conn_ids": fallback_conn_ids,
-            "rate_limit": rate_limit,
-            "version": version,
-            "timeout": timeout,
-            "reuse": reuse,
-        }
-        self._work: Work | None = None
+        self.budget, self.recovery, self.max_recoveries = read_budget(budget), recovery, max_recoveries
+        self.on_clear = None if on_clear is None else check_on_clear(on_clear)
         self._check()
 
     def _check(self) -> None:
