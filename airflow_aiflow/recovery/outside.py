@@ -7,6 +7,7 @@ been queued for longer than Airflow's own time-out, and reported; a run in which
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -23,8 +24,12 @@ from airflow_aiflow.hooks.airflow_api import AirflowApi
 from airflow_aiflow.recovery.airflow_view import AirflowView, made_at
 from airflow_aiflow.recovery.deeds import CONFLICT, Deed, Deeds
 
-#: Task instances and runs of one look: the oldest come first, the rest is for the next look.
+#: Task instances of one look, the oldest first, and runs that are looked at closely, which costs questions for each:
+#: the rest is for the next look.
 MOST_QUEUED, MOST_RUNS = 1000, 50
+
+#: Runs at work that are listed, by the hundred.
+MOST_RUNNING = 5000
 
 #: Seconds after which a run in which nothing moves is looked at again.
 IDLE_LOOK = 3600.0
@@ -123,16 +128,14 @@ class Outside:
         :return: those that were not noted before.
         """
         view = AirflowView(self.api)
-        old: list[dict[str, Any]] = []
-        for run in self.api.running_runs():
-            if view.age(run["start_date"] or run["queued_at"]) > self.policy.queued_after:
-                old.append(run)
-            if len(old) == MOST_RUNS:
-                break
-        ours = self.ledger.knows_dag({run["dag_id"] for run in old}) if old else ()
+        running = islice(self.api.running_runs(), MOST_RUNNING)
+        old = [run for run in running if view.age(run["start_date"] or run["queued_at"]) > self.policy.queued_after]
+        known = self.ledger.knows_dag({run["dag_id"] for run in old}) if old else ()
+        ours = [run for run in old if run["dag_id"] in known]
         incidents = []
-        for run in old:
-            if run["dag_id"] not in ours or view.is_paused(run["dag_id"]):
+        # Drawn by lot, so that those which run for days do not keep the others from ever being looked at.
+        for run in random.sample(ours, min(MOST_RUNS, len(ours))):
+            if view.is_paused(run["dag_id"]):
                 continue
             idle = self._idle_for(view, run["dag_id"], run["dag_run_id"])
             if idle is not None and idle > self.policy.queued_after:

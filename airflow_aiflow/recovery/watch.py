@@ -125,7 +125,10 @@ class Watch:
         """Look at what has no attempt, now and then."""
         outside = Outside(self.ledger, self.api, self.policy)
         if self._is_due("idle", IDLE_EVERY):
+            # A look that comes to nothing is made up for sooner than in five minutes.
+            self.looked["idle"] += OUTSIDE_EVERY - IDLE_EVERY
             outside.note_idle_runs()
+            self.looked["idle"] += IDLE_EVERY - OUTSIDE_EVERY
         queued = outside.not_started() if self._is_due("outside", OUTSIDE_EVERY) else []
         return f"{queued[0][0]} has been queued for {queued[0][1]:.0f} s" if queued else None
 

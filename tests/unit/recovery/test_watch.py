@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, cast
 
@@ -16,7 +16,7 @@ from airflow_aiflow.durable.recover import RecoveryPolicy
 from airflow_aiflow.durable.stall import Leave, Requeue, StallKind
 from airflow_aiflow.exceptions import AiflowConfigError, AirflowRefusedError, LedgerUnavailableError
 from airflow_aiflow.hooks import recovering
-from airflow_aiflow.recovery.outside import Outside
+from airflow_aiflow.recovery.outside import MOST_RUNS, Outside
 from airflow_aiflow.recovery.watch import IDLE_EVERY, OUTSIDE_EVERY, TELL_EVERY, Watch
 from airflow_aiflow.runtime.process import start_time, this_owner
 from airflow_aiflow.triggers import zombie
@@ -196,6 +196,38 @@ def test_a_run_in_which_nothing_moves_is_reported() -> None:
     [(execution, what)] = ledger.notes
     assert (execution, isinstance(what, Leave)) == (ExecutionId("billing", "run", ""), True)
     assert "nothing in it has moved for 900 s" in what.why
+
+
+def test_runs_that_run_for_days_do_not_hide_an_idle_one() -> None:
+    ledger, airflow = LedgerDouble(), AirflowDouble()
+    for number in range(MOST_RUNS + 10):
+        airflow.put(replace(stalled().execution, run_id=f"a long one {number}"), "running", number)
+    airflow.put(replace(stalled().execution, run_id="z"), "success", 1000, end_date=ago(900))
+    airflow.put(replace(QUEUED, run_id="z"), None, 1001)
+    outside = Outside(ledger.port(), airflow.api(), RecoveryPolicy())
+    assert any(outside.note_idle_runs() for _ in range(60))
+
+
+def test_a_look_at_idle_runs_that_fails_is_made_up_for_within_a_minute() -> None:
+    class Broken(AirflowDouble):
+        broken = True
+
+        def running_runs(self) -> Any:
+            if self.broken:
+                raise AirflowRefusedError("GET", "/", 503, "starting")
+            return super().running_runs()
+
+    ledger, airflow = LedgerDouble(), Broken()
+    airflow.put(stalled().execution, "success", 1, end_date=ago(900))
+    airflow.put(QUEUED, None, 2)
+    watch, time = watching(ledger, airflow)
+    time.now += IDLE_EVERY
+    watch.finds()
+    assert ledger.notes == []
+    airflow.broken = False
+    time.now += OUTSIDE_EVERY
+    watch.finds()
+    assert len(ledger.notes) == 1
 
 
 @pytest.mark.parametrize("state", ["success", "running", "up_for_retry", "awaiting_input"])
