@@ -120,7 +120,7 @@ LOSSLESS: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("value", LOSSLESS, ids=lambda value: reprlib.repr(value) if type(value) is not int else "int")
+@pytest.mark.parametrize("value", LOSSLESS, ids=lambda value: type(value).__name__)
 def test_lossless(value: Any) -> None:
     encoded = encode(value)
     assert not encoded.flattened

@@ -106,7 +106,7 @@ def test_what_starts_anew(sign: Sign, evidence: Evidence, anew: tuple[bool, bool
     assert tuple(begins_generation(sign, word, evidence) for word in WORDS) == anew
 
 
-@pytest.mark.parametrize("sign", set(Sign) - {Sign.CLEARED, Sign.AMBIGUOUS, Sign.MADE_AGAIN})
+@pytest.mark.parametrize("sign", sorted(set(Sign) - {Sign.CLEARED, Sign.AMBIGUOUS, Sign.MADE_AGAIN}))
 def test_nothing_but_a_clear_or_a_new_run_starts_anew(sign: Sign) -> None:
     for flags in itertools.product((True, False), (True, False), (True, False), (None, *WORDS)):
         for word in WORDS:

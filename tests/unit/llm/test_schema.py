@@ -78,7 +78,11 @@ class Handle:
     """Nothing that pydantic knows."""
 
 
-@pytest.mark.parametrize("wrong", ["str", [Risk], Risk(level=1), lambda: 1, Handle], ids=repr)
+@pytest.mark.parametrize(
+    "wrong",
+    ["str", [Risk], Risk(level=1), lambda: 1, Handle],
+    ids=["text", "a list", "an instance", "a function", "a class"],
+)
 def test_what_is_no_type_for_an_answer_is_refused(wrong: Any) -> None:
     with pytest.raises(FlowOptionError, match="output_type"):
         output_schema(wrong)

@@ -78,7 +78,11 @@ def test_a_cut_payload_is_told() -> None:
         PayloadCipher([NEW]).open(locked[:-7], "it")
 
 
-@pytest.mark.parametrize("wrong", [b"short", b"not base64 at all!", Fernet.generate_key()[:-4], b"\xff" * 44])
+@pytest.mark.parametrize(
+    "wrong",
+    [b"short", b"not base64 at all!", Fernet.generate_key()[:-4], b"\xff" * 44],
+    ids=["short", "no base64", "cut", "no text"],
+)
 def test_a_wrong_key_is_refused_by_its_place_and_never_shown(wrong: bytes) -> None:
     with pytest.raises(AiflowConfigError, match="key 2 of 2 is no Fernet key") as caught:
         check_keys([NEW, wrong])
