@@ -5,7 +5,7 @@
 #   make chaos N=500 SEED=7                   so many executions, the chances of that seed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench check verify crash-report chaos peer-report recovery-report format docs clean
+.PHONY: help demo test test-ui bench check verify crash-report chaos peer-report recovery-report format docs clean
 MAKEFLAGS += --no-builtin-rules --no-print-directory
 
 VENV := .venv
@@ -46,6 +46,10 @@ demo: ## start the whole stack, kill a run half way and watch it resume
 test: ## run the tests, the fast ones first
 	$(call prepare,dev)
 	@$(BIN)/python -m pytest $(ARGS)
+
+test-ui: ## look at every page in a browser, in both themes; pictures in build/ui
+	$(call prepare,dev)
+	@AIFLOW_UI_ALL=1 $(BIN)/python -m pytest tests/ui tests/unit/ui $(ARGS)
 
 bench: ## measure what safety costs; writes bench/results.json
 	$(call prepare,dev bench)
