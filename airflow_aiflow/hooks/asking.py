@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 #: What an option means: pairs of (number, word).
 Choices = dict[str, list[tuple[int, str]]]
 
+#: Ends a form's text, which Airflow's page renders: relative, so that it leads right under any prefix.
+INBOX_LINK = "[Open the AI Flow inbox](plugin/aiflow/inbox)"
+
 #: Why a form is not shown once more: asking for it would wipe its answer, and show the old text.
 USED = "Airflow's form of this task has been answered, and a task instance has but one"
 
@@ -193,7 +196,7 @@ class Door:
             shown = ask_airflow(
                 self.ti_id,
                 subject=form.subject,
-                body=form.body,
+                body=f"{form.body}\n\n{INBOX_LINK}",
                 options=list(choices),
                 assigned_users=form.assigned_users,
             )

@@ -37,11 +37,17 @@ WITHOUT_BROWSER = pytest.mark.skipif(
 )
 
 
+#: What is too long for every run of all tests: `make test` looks at a few pages, `make test-ui` at all.
+NOT_QUICK = pytest.mark.skipif("AIFLOW_UI_ALL" not in os.environ, reason="a longer look at the pages: make test-ui")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what needs a browser where there is none."""
+    """Skip what needs a browser where there is none, and the longer half where it was not asked for."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(WITHOUT_BROWSER)
+            if item.get_closest_marker("ui_all"):
+                item.add_marker(NOT_QUICK)
 
 
 @pytest.fixture(scope="session")

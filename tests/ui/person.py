@@ -10,12 +10,13 @@ from typing import Any, Literal
 
 from playwright.sync_api import Browser, BrowserContext, Page
 
+from tests.ui.npm import MODULES, need_modules
 from tests.unit.source_tree import ROOT
 
 #: Pictures of a run of these tests, to be looked at; made anew by the next one.
 SHOTS = ROOT / "build" / "ui"
 
-AXE = ROOT / "tests" / "ui" / "js" / "node_modules" / "axe-core" / "axe.min.js"
+AXE = MODULES / "axe-core" / "axe.min.js"
 
 #: Milliseconds for what a page shows, on a machine that is busy with other things.
 PATIENCE = 60_000
@@ -88,6 +89,7 @@ class Person:
 
         :return: what is serious or worse, with where.
         """
+        need_modules()
         if not self.page.evaluate("'axe' in globalThis"):
             self.page.evaluate(AXE.read_text(encoding="utf-8"))
         found: dict[str, Any] = self.page.evaluate("axe.run('.aif', {resultTypes: ['violations']})")

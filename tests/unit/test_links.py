@@ -11,7 +11,8 @@ from airflow.sdk import BaseOperator, BaseOperatorLink
 from airflow_aiflow.decorators.durable import DurableDecoratedOperator
 from airflow_aiflow.decorators.effect import EffectDecoratedOperator
 from airflow_aiflow.get_provider_info import get_provider_info
-from airflow_aiflow.links import AiflowTimelineLink, timeline_path, with_timeline
+from airflow_aiflow.hooks.asking import INBOX_LINK
+from airflow_aiflow.links import INBOX, AiflowTimelineLink, timeline_path, with_timeline
 from airflow_aiflow.operators import DurableLLMOperator, EffectOperator
 from airflow_aiflow.operators.once import once
 from airflow_aiflow.ui.pages import react_apps
@@ -70,6 +71,10 @@ def test_the_address_is_the_tab_of_the_task_instance() -> None:
     assert timeline_path("a", "b", "c") == "dags/a/runs/b/tasks/c/plugin/aiflow-task"
     (route,) = [page["url_route"] for page in react_apps() if page["destination"] == "task_instance"]
     assert link.endswith(f"/{route}")
+
+
+def test_a_form_leads_to_the_inbox() -> None:
+    assert f"({INBOX})" in INBOX_LINK
 
 
 def test_airflow_can_load_the_link_by_the_name_that_it_is_told() -> None:

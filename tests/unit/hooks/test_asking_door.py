@@ -20,7 +20,7 @@ from airflow_aiflow.durable.inbox import Form
 from airflow_aiflow.exceptions import AiflowConfigError, AirflowUnavailableError, AttemptAsks
 from airflow_aiflow.hooks import aiflow, asking, supervisor, upstream
 from airflow_aiflow.hooks.airflow_form import IN_INBOX, AirflowForm
-from airflow_aiflow.hooks.asking import LOOK_AGAIN, LOOK_AGAIN_UNTOLD, Door
+from airflow_aiflow.hooks.asking import INBOX_LINK, LOOK_AGAIN, LOOK_AGAIN_UNTOLD, Door
 from airflow_aiflow.hooks.host import AirflowHost
 from airflow_aiflow.hooks.persons import AsksPersons
 from airflow_aiflow.storage.memory import MemoryLedger
@@ -145,7 +145,7 @@ def test_a_form_that_is_shown_is_waited_in(
     form = world.form()
     assert signal.kwargs == {"choices": {text: [list(word) for word in words] for text, words in form.options.items()}}
     assert airflow.asked == [
-        {"subject": "Did it?", "body": "Look first.", "options": list(form.options), "assigned_users": ("ada",)}
+        {"subject": "Did it?", "body": f"Look first.\n\n{INBOX_LINK}", "options": list(form.options), "assigned_users": ("ada",)}
     ]
 
 
