@@ -8,11 +8,12 @@ the option, so that a typing error never becomes a silent default.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from airflow_aiflow.durable.attempt import OnClear
 from airflow_aiflow.durable.lease import LeaseRules
@@ -20,6 +21,10 @@ from airflow_aiflow.durable.policy import OnInDoubt
 from airflow_aiflow.durable.recover import RecoveryPolicy
 from airflow_aiflow.durable.settings import FlowSettings
 from airflow_aiflow.exceptions import AiflowConfigError
+
+if TYPE_CHECKING:
+    from airflow_aiflow.durable.callback import CallbackRules
+    from airflow_aiflow.durable.pace import Pace
 
 SECTION = "aiflow"
 
@@ -69,7 +74,11 @@ def recovery_policy(overrides: Mapping[str, Any] | None = None) -> RecoveryPolic
     :param overrides: the recovery DAG's own words, by the names of the policy.
     :raises AiflowConfigError: if an option holds a value that can't be used, or a word is none of the policy's.
     """
-    policy = RecoveryPolicy(stall_floor=_seconds("stall_floor"), max_recoveries=_whole("max_recoveries", least=0))
+    policy = RecoveryPolicy(
+        stall_floor=_seconds("stall_floor"),
+        max_recoveries=_whole("max_recoveries", least=0),
+        reuse_kept=86_400.0 * _whole("retention_days", least=1),
+    )
     policy = replace(policy, queued_after=max(policy.queued_after, _queued_timeout()))
     return replace(policy, **checked_overrides(overrides or {}))
 
@@ -118,6 +127,56 @@ def submit_key_window() -> float:
     return float(_whole("submit_key_window_days", least=1))
 
 
+def submit_pace() -> Pace | None:
+    """
+    Read how many tasks one user may hand in within a minute; ``None``: any number.
+
+    :raises AiflowConfigError: if it is no whole number from 0.
+    """
+    from airflow_aiflow.durable.pace import Pace
+
+    number = _whole("submits_per_minute", least=0)
+    return Pace(number) if number else None
+
+
+def cancel_grace() -> float:
+    """
+    Read for how many seconds attempts may go on after their run was cancelled, up to the end of their step.
+
+    :raises AiflowConfigError: if it is no number of seconds.
+    """
+    return _seconds("cancel_grace", or_zero=True)
+
+
+def callback_rules() -> CallbackRules | None:
+    """
+    Read where callbacks may go; ``None``: nowhere.
+
+    :raises AiflowConfigError: if hosts are named without a secret, or a name can't be one.
+    """
+    from airflow_aiflow.durable.callback import MIN_SECRET, CallbackRules
+
+    hosts = tuple(host.strip().lower() for host in _read("callback_hosts").split(",") if host.strip())
+    secret = _read("callback_secret").encode()
+    if not hosts:
+        return None
+    for host in hosts:
+        if not re.fullmatch(r"(\*\.)?[a-z0-9.-]+(:[0-9]{1,5})?", host):
+            raise _wrong("callback_hosts", "names such as hooks.example.com, *.example.com or host:8443", host)
+    if len(secret) < MIN_SECRET:
+        raise _wrong("callback_secret", f"at least {MIN_SECRET} characters long", f"{len(secret)} of them")
+    return CallbackRules(hosts, secret)
+
+
+def upload_limit() -> int:
+    """
+    Read how large an upload may be, in bytes.
+
+    :raises AiflowConfigError: if it is no whole number from 0; 0: uploads are off.
+    """
+    return _whole("upload_limit", least=0)
+
+
 def metrics_token() -> bytes | None:
     """
     Read what a scraper of ``/aiflow/metrics`` must bear; ``None``: it is open to Airflow's users alone.
@@ -141,6 +200,10 @@ def check_options() -> None:
     recovery_policy()
     submit_key_window()
     metrics_token()
+    submit_pace()
+    cancel_grace()
+    callback_rules()
+    upload_limit()
     # Last: what it complains of last, the lease, has a check of its own.
     flow_settings()
 

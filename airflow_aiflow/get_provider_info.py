@@ -190,6 +190,26 @@ def _keeping() -> dict[str, Any]:
         "submit_key_window_days": _option(
             "integer", "30", "Days for which a submission's idempotency key is remembered."
         ),
+        "submits_per_minute": _option(
+            "integer", "600", "Tasks that one user may hand in within a minute, over all API servers; 0: any number."
+        ),
+        "cancel_grace": _option(
+            "float",
+            "120",
+            "How long attempts of a cancelled run may take to the end of their step before Airflow ends them.",
+        ),
+        "callback_hosts": _option(
+            "string",
+            "",
+            "Comma-separated hosts to which callback_url may point (*.example.com, host:8443); empty: callbacks are off.",
+        ),
+        "callback_secret": _option(
+            "string",
+            "",
+            "Secret by which callbacks are signed, at least 32 characters.",
+            sensitive=True,
+        ),
+        "upload_limit": _option("integer", "1073741824", "Largest upload in bytes; 0: uploads are off."),
         "retention_days": _option(
             "integer", "30", "Days after its end for which the record of a run that can't be cleared any more is kept."
         ),

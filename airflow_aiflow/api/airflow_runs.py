@@ -7,7 +7,7 @@ Nothing here decides: what is allowed the routes have asked, what a state means 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -30,6 +30,8 @@ from airflow.utils.types import DagRunTriggeredByType, DagRunType
 from sqlalchemy import or_, select, tuple_
 from sqlalchemy.exc import IntegrityError
 
+from airflow_aiflow.api.run_control import hold_run, release_run, stop_run
+from airflow_aiflow.durable.hold import freed, is_held
 from airflow_aiflow.durable.submission import Submission, pointer
 from airflow_aiflow.exceptions import SubmissionRefusedError
 
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
     from airflow.models.dagbag import DBDagBag
     from airflow.serialization.definitions.dag import SerializedDAG
     from sqlalchemy.orm import Session
+
+    from airflow_aiflow.durable.submission_ports import Instance
 
 
 #: Who ends runs, for the audit log: a person did, by the API of submissions.
@@ -49,11 +53,11 @@ class RunView:
     Show a DAG run.
 
     :param state: Airflow's word.
+    :param held: whether nothing of it starts before it is let go.
     """
 
     state: str
-    started_at: datetime | None = None
-    ended_at: datetime | None = None
+    held: bool = False
 
 
 class NoResultError(LookupError):
@@ -116,7 +120,18 @@ class AirflowRuns:
         """
         with create_session() as session:
             run = _find(session, submission)
-            return None if run is None else RunView(str(run.state), run.start_date, run.end_date)
+            return None if run is None else RunView(str(run.state), is_held(run.run_after))
+
+    def look_many(self, submissions: Sequence[Submission]) -> dict[tuple[str, str], RunView]:
+        """
+        Give the runs as they stand, in one query.
+
+        :return: by DAG id and run id, without those that are gone.
+        """
+        with create_session() as session:
+            wanted = tuple_(DagRun.dag_id, DagRun.run_id).in_([one.run for one in submissions])
+            found = session.execute(select(DagRun.dag_id, DagRun.run_id, DagRun.state, DagRun.run_after).where(wanted))
+            return {(row[0], row[1]): RunView(str(row[2]), is_held(row[3])) for row in found}
 
     def words(self, runs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
         """
@@ -129,27 +144,44 @@ class AirflowRuns:
             found = session.execute(select(DagRun.dag_id, DagRun.run_id, DagRun.state).where(wanted))
             return {(dag_id, run_id): str(state) for dag_id, run_id, state in found}
 
+    def hold(self, submission: Submission) -> None:
+        """Let nothing more of the run start, until it is let go."""
+        with create_session() as session:
+            if (run := _unfinished(session, submission)) is not None:
+                hold_run(session, run)
+
+    def release(self, submission: Submission, waiting: Collection[Instance]) -> None:
+        """Let the run go on."""
+        with create_session() as session:
+            if (run := _unfinished(session, submission)) is not None:
+                release_run(session, run, waiting)
+
+    def stop(self, submission: Submission, keep: Collection[Instance]) -> bool:
+        """
+        Let nothing more of the run start, and end what is at work but ``keep``.
+
+        :return: whether any of ``keep`` is still to end by itself.
+        """
+        with create_session() as session:
+            run = _unfinished(session, submission) if keep else None
+            dag = None if run is None else _bag().get_dag_for_run(run, session=session)
+            if run is None or dag is None:
+                return False
+            going, changed = stop_run(session, run, dag, keep)
+            if changed:
+                session.add(_by_a_person(submission))
+            return going
+
     def end(self, submission: Submission) -> None:
         """End the run: what runs is ended by its supervisor, what has not begun is skipped."""
         with create_session() as session:
-            run = _find(session, submission)
-            if run is None or run.state not in (DagRunState.QUEUED, DagRunState.RUNNING):
+            run = _unfinished(session, submission)
+            dag = None if run is None else _bag().get_dag_for_run(run, session=session)
+            if run is None or dag is None:
                 return
-            dag = _bag().get_dag_for_run(run, session=session)
-            if dag is not None:
-                # As Airflow's own route does. Without it recovery reads a task that was ended as one that died, and
-                # brings it back.
-                session.add(
-                    Log(
-                        event="patch_dag_run",
-                        task_instance=None,
-                        owner=BY,
-                        extra=json.dumps({"state": DagRunMutableStates.FAILED.value, "method": "PATCH"}),
-                        dag_id=submission.pipeline,
-                        run_id=submission.run_id,
-                    )
-                )
-                patch_dag_run_state(dag=dag, dag_run=run, state=DagRunMutableStates.FAILED, session=session)
+            run.run_after = freed(run.run_after)
+            session.add(_by_a_person(submission))
+            patch_dag_run_state(dag=dag, dag_run=run, state=DagRunMutableStates.FAILED, session=session)
 
     def again(self, submission: Submission, *, only_failed: bool) -> bool:
         """
@@ -163,6 +195,7 @@ class AirflowRuns:
             dag = None if run is None else _bag().get_dag_for_run(run, session=session)
             if run is None or dag is None:
                 return False
+            run.run_after = freed(run.run_after)
             undone = None
             if only_failed:
                 # Also what was skipped because the run was ended: Airflow's own "only failed" leaves that out.
@@ -209,6 +242,25 @@ def _bag() -> DBDagBag:
 def _find(session: Session, submission: Submission) -> DagRun | None:
     return session.scalar(
         select(DagRun).where(DagRun.dag_id == submission.pipeline, DagRun.run_id == submission.run_id).limit(1)
+    )
+
+
+def _unfinished(session: Session, submission: Submission) -> DagRun | None:
+    """Lock the run, so that the scheduler keeps away; ``None``: it has ended, or is gone."""
+    wanted = select(DagRun).where(DagRun.dag_id == submission.pipeline, DagRun.run_id == submission.run_id)
+    run = session.scalar(wanted.with_for_update().limit(1))
+    return run if run is not None and run.state in (DagRunState.QUEUED, DagRunState.RUNNING) else None
+
+
+def _by_a_person(submission: Submission) -> Log:
+    """Write what Airflow's own route does: else recovery reads a task that was ended as one that died."""
+    return Log(
+        event="patch_dag_run",
+        task_instance=None,
+        owner=BY,
+        extra=json.dumps({"state": DagRunMutableStates.FAILED.value, "method": "PATCH"}),
+        dag_id=submission.pipeline,
+        run_id=submission.run_id,
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 from fastapi import Depends, FastAPI
@@ -20,10 +19,12 @@ from airflow_aiflow.api.ledger_metrics import families
 from airflow_aiflow.api.looks import Looks
 from airflow_aiflow.api.reading_app import include, reading_here
 from airflow_aiflow.api.rights import signed_in
+from airflow_aiflow.api.rounds import one_round, rounds
+from airflow_aiflow.api.serving_submissions import service
+from airflow_aiflow.api.socket_routes import SocketRoutes
 from airflow_aiflow.api.submission_routes import SubmissionRoutes
 from airflow_aiflow.durable.event_cursor import Events
 from airflow_aiflow.durable.figures import Figures
-from airflow_aiflow.durable.submitting import SubmissionService
 from airflow_aiflow.storage.postgres_listen import EventListener
 from airflow_aiflow.ui import serving
 
@@ -39,12 +40,20 @@ def create_app(look: Callable[[], Figures] | None = None) -> FastAPI:
     :param look: takes a look at the ledger; ``None``: at the one behind Airflow's connection.
     """
     # A schema of its own would be readable by everybody; ours is a route like the others.
-    app = FastAPI(title="aiflow", description=DESCRIPTION, docs_url=None, redoc_url=None, openapi_url=None)
+    app = FastAPI(
+        title="aiflow",
+        description=DESCRIPTION,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        lifespan=rounds(one_round),
+    )
     problem.install(app)
     app.add_middleware(BodyLimit)
-    app.include_router(SubmissionRoutes(_service).router())
-    following = Following(_service, EventHub(_events, _words, _listener))
+    app.include_router(SubmissionRoutes(service).router())
+    following = Following(service, EventHub(_events, _words, _listener))
     app.include_router(EventRoutes(following).router())
+    app.include_router(SocketRoutes(following).router())
     app.add_route(serving.PATH, serving.endpoint(), include_in_schema=False)
     looks = Looks(look or _look)
     include(app, lambda: reading_here(looks))
@@ -68,16 +77,6 @@ def _look() -> Figures:
     from airflow_aiflow.hooks.aiflow import AiflowHook
 
     return AiflowHook().figures().look()
-
-
-@cache
-def _service() -> SubmissionService:
-    from airflow_aiflow.api.airflow_runs import AirflowRuns
-    from airflow_aiflow.config import submit_key_window
-    from airflow_aiflow.hooks.aiflow import AiflowHook
-
-    hook = AiflowHook()
-    return SubmissionService(hook.submissions(), hook.runs(), AirflowRuns(), window_days=submit_key_window())
 
 
 def _events() -> Events:

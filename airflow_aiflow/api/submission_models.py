@@ -31,7 +31,12 @@ class SubmissionBody(BaseModel):
     )
     labels: dict[str, str] = Field(default_factory=dict, description="Names and values to find it by.")
     priority: int = Field(default=0, ge=-1000, le=1000, description="Greater first, where runs wait to be made.")
-    deadline: AwareDatetime | None = Field(default=None, description="After which a run that was not made is not.")
+    deadline: AwareDatetime | None = Field(default=None, description="After which it is cancelled.")
+    callback_url: str | None = Field(
+        default=None,
+        max_length=2000,
+        description="Told of the end by a signed POST; only where callbacks are on, to hosts that are listed.",
+    )
 
 
 class SubmissionLinks(BaseModel):
@@ -55,6 +60,8 @@ class SubmissionView(BaseModel):
     labels: dict[str, str]
     created_at: datetime
     finished_at: datetime | None
+    cancelling: bool = Field(default=False, description="It was cancelled, and what is at work comes to its end.")
+    pausing: bool = Field(default=False, description="It is held: nothing more of it starts.")
     run_id: str
     attempts: int | None = Field(description="Attempts of its durable tasks so far; null, as in a list: not counted.")
     steps: int | None = Field(description="Recorded steps of its current generations, or null likewise.")
@@ -90,6 +97,8 @@ def view_of(standing: Standing, base: str) -> SubmissionView:
         labels=dict(one.labels),
         created_at=one.created_at,
         finished_at=one.finished_at,
+        cancelling=one.cancel_asked and not one.state.finished,
+        pausing=one.hold_asked and not one.state.finished,
         run_id=one.run_id,
         attempts=standing.attempts,
         steps=standing.steps,

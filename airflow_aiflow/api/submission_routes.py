@@ -11,6 +11,7 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Awaitable, Callable
+from math import ceil
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -24,6 +25,7 @@ from pydantic import AwareDatetime
 from airflow_aiflow.api.problem import problem
 from airflow_aiflow.api.rights import SignedIn, may, readable, require
 from airflow_aiflow.api.submission_models import SubmissionBody, SubmissionPage, SubmissionView, view_of
+from airflow_aiflow.durable.pace import TooFastError
 from airflow_aiflow.durable.submission import KEY_LIMIT, Filter, Submission, SubmissionRequest, SubmissionState
 from airflow_aiflow.durable.submitting import IllegalMoveError, KeyInUseError, Standing, SubmissionService
 
@@ -76,13 +78,19 @@ class SubmissionRoutes:
         in_use, ended = _conflict("The key is another task's."), _conflict("It is not in a state for that.")
         one = "/{submission_id}"
         routes.add_api_route(
-            "", self.submit, methods=["POST"], status_code=202, response_model=SubmissionView, responses=in_use
+            "",
+            self.submit,
+            methods=["POST"],
+            status_code=202,
+            response_model=SubmissionView,
+            responses=in_use | {429: {"description": "You hand in too fast; `Retry-After` says when to.", **PROBLEM}},
         )
         routes.add_api_route("", self.listed, methods=["GET"], response_model=SubmissionPage)
         routes.add_api_route(one, self.shown, methods=["GET"], response_model=SubmissionView)
         gone: dict[int | str, dict[str, Any]] = {410: {"description": "Its run was deleted.", **PROBLEM}}
         routes.add_api_route(f"{one}/result", self.result, methods=["GET"], responses=ended | gone)
-        for word, move in (("cancel", self.cancel), ("retry", self.retry)):
+        moves = {"cancel": self.cancel, "pause": self.pause, "resume": self.resume, "retry": self.retry}
+        for word, move in moves.items():
             routes.add_api_route(
                 f"{one}:{word}", move, methods=["POST"], response_model=SubmissionView, responses=ended
             )
@@ -113,6 +121,8 @@ class SubmissionRoutes:
                 fingerprint=error.submission.fingerprint.hex(),
                 given=error.given.hex(),
             )
+        except TooFastError as error:
+            return problem(429, str(error), {"Retry-After": str(ceil(error.retry_after) or 1)})
         if not one.made and not one.state.finished:
             after.add_task(self._service().try_make, one)
         standing = Standing(one) if new else await run_in_threadpool(self._service().standing, one)
@@ -199,11 +209,19 @@ class SubmissionRoutes:
             return problem(410, f"there is no result: {error}", state=one.state.value)
 
     async def cancel(self, submission_id: UUID, user: SignedIn, request: Request) -> Response:
-        """End it; asked twice it is done once. What has an outcome keeps it."""
+        """End it between two steps; asked twice it is done once. What has an outcome keeps it."""
         return await self._moved(submission_id, user, request, self._service().cancel)
 
+    async def pause(self, submission_id: UUID, user: SignedIn, request: Request) -> Response:
+        """Let nothing more of it start; what is at work parks at its next step. Asked twice it is done once."""
+        return await self._moved(submission_id, user, request, self._service().pause)
+
+    async def resume(self, submission_id: UUID, user: SignedIn, request: Request) -> Response:
+        """Let it go on where it was paused. Asked twice it is done once."""
+        return await self._moved(submission_id, user, request, self._service().resume)
+
     async def retry(self, submission_id: UUID, user: SignedIn, request: Request) -> Response:
-        """Run a finished one again: what is recorded replays."""
+        """Run a finished one again: what is recorded replays. Asked again while that runs it is done once."""
         return await self._moved(submission_id, user, request, self._service().retry)
 
     async def _moved(
@@ -247,6 +265,7 @@ def _wanted(body: SubmissionBody, user: str, key: str) -> SubmissionRequest:
         labels=body.labels,
         priority=body.priority,
         deadline=body.deadline,
+        callback_url=body.callback_url,
     )
 
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import Literal
 
 from airflow_aiflow.durable.attempt import Counters, OnClear, Owner
 from airflow_aiflow.durable.sign import Sign
+
+#: What a person wishes of a run, as its attempts learn it: to end, or to wait.
+Asked = Literal["cancel", "hold"]
 
 
 class ExecutionState(StrEnum):
@@ -74,13 +78,16 @@ class Taken:
     requeued: bool = False
     #: The most tries as a person's clear left them: what an answer is valid for, whatever our own clears made of them.
     round: int | None = None
+    #: What a person wishes of the run.
+    asked: Asked | None = None
     #: Why a cleared task starts anew or resumes, for people; added after the ledger has answered.
     why: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """Tell what a heartbeat found: is the lease still ours, and does a newcomer ask for it."""
+    """Tell what a heartbeat found: is the lease still ours, does a newcomer ask for it, what does a person wish."""
 
     held: bool
     wanted: bool
+    asked: Asked | None = None

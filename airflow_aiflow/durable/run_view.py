@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
@@ -67,6 +68,39 @@ class ExecutionView:
     unpriced: int = 0
     effects: tuple[EffectCount, ...] = field(default=())
     questions: tuple[OpenQuestion, ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """
+    Sum up a run's executions.
+
+    :param live: how many have an attempt at work.
+    :param running: how many are neither parked nor ended.
+    :param paused: how many are parked.
+    :param pause_reason: of one of those.
+    """
+
+    live: int = 0
+    running: int = 0
+    paused: int = 0
+    pause_reason: str | None = None
+
+
+def summary(views: Iterable[ExecutionView]) -> RunSummary:
+    """
+    Sum up executions of one run.
+
+    :param views: all of them.
+    """
+    found = list(views)
+    paused = [view for view in found if view.state is ExecutionState.PAUSED]
+    return RunSummary(
+        live=sum(view.live for view in found),
+        running=sum(view.state is ExecutionState.RUNNING for view in found),
+        paused=len(paused),
+        pause_reason=next((view.pause_reason for view in paused if view.pause_reason), None),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,16 +7,17 @@ the key. So Airflow's own uniqueness holds the line, and a crash between the two
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from math import isfinite
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 from uuid import UUID
 
 from airflow_aiflow.durable.fingerprint import fingerprint
 from airflow_aiflow.durable.identity import digest
+from airflow_aiflow.durable.pace import Pace
 from airflow_aiflow.exceptions import SubmissionRefusedError
 
 #: What may stand in a key: as long as an effect's.
@@ -70,6 +71,33 @@ MOVES: Mapping[SubmissionState, frozenset[SubmissionState]] = {
 #: From which states a person's explicit retry queues it again.
 RETRIED_FROM = frozenset({_S, _F, _C})
 
+#: What a client may ask of a submission, and what is answered in each state: it is done, it is so already, or it makes
+#: no sense. A repeat of what was done is never refused.
+Wish = Literal["cancel", "pause", "resume", "retry"]
+Answer = Literal["done", "already", "refused"]
+
+ANSWERS: Mapping[Wish, Mapping[SubmissionState, Answer]] = {
+    "cancel": {_Q: "done", _R: "done", _P: "done", _S: "refused", _F: "refused", _C: "already"},
+    "pause": {_Q: "done", _R: "done", _P: "done", _S: "refused", _F: "refused", _C: "refused"},
+    "resume": {_Q: "done", _R: "done", _P: "done", _S: "refused", _F: "refused", _C: "refused"},
+    "retry": {_Q: "refused", _R: "refused", _P: "refused", _S: "done", _F: "done", _C: "done"},
+}
+
+
+def answer(submission: Submission, wish: Wish) -> Answer:
+    """
+    Say what is answered to a wish.
+
+    :param submission: as it stands.
+    :param wish: what a client asks.
+    """
+    if not submission.state.finished:
+        if wish == "retry" and submission.retried:
+            return "already"
+        if wish in ("pause", "resume") and submission.cancel_asked:
+            return "refused"
+    return ANSWERS[wish][submission.state]
+
 
 def may_move(old: SubmissionState, new: SubmissionState, *, retry: bool = False) -> bool:
     """
@@ -96,6 +124,7 @@ class SubmissionRequest:
     :param labels: names and values to find it by.
     :param priority: greater first; for the order in which runs are made.
     :param deadline: after which it is cancelled.
+    :param callback_url: whom to tell how it ended.
     """
 
     user: str
@@ -105,6 +134,7 @@ class SubmissionRequest:
     labels: Mapping[str, str] = field(default_factory=dict)
     priority: int = 0
     deadline: datetime | None = None
+    callback_url: str | None = None
 
     def __post_init__(self) -> None:
         if not self.key.strip() or len(self.key) > KEY_LIMIT or not self.key.isprintable():
@@ -191,7 +221,9 @@ class Submission:
     :param window: which use of its key.
     :param made: whether its DAG run was made.
     :param refused: why no run could be made, for people; then it has failed.
-    :param cancel_asked: whether somebody asked to cancel it.
+    :param cancelling_for: seconds since somebody asked to cancel it; ``None``: nobody did.
+    :param hold_asked: whether somebody asked to hold it.
+    :param retried: whether somebody asked to run it again.
     :param state: as it was seen last.
     """
 
@@ -211,9 +243,21 @@ class Submission:
     overdue: bool = False
     made: bool = False
     refused: str | None = None
-    cancel_asked: bool = False
+    cancelling_for: float | None = None
     hold_asked: bool = False
     finished_at: datetime | None = None
+    retried: bool = False
+    callback_url: str | None = None
+
+    @property
+    def cancel_asked(self) -> bool:
+        """Whether somebody asked to cancel it."""
+        return self.cancelling_for is not None
+
+    @property
+    def run(self) -> tuple[str, str]:
+        """Its run: DAG id and run id."""
+        return self.pipeline, self.run_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,12 +283,16 @@ class Filter:
 class Submissions(Protocol):
     """Keep submissions. Each method is one commit."""
 
-    def submit(self, request: SubmissionRequest, *, window_days: float) -> tuple[Submission, bool]:
+    def submit(
+        self, request: SubmissionRequest, *, window_days: float, pace: Pace | None = None
+    ) -> tuple[Submission, bool]:
         """
         Write the outbox row, or find the one that the key has already.
 
         :param window_days: for which the key is this task's.
+        :param pace: of the user's new submissions; ``None``: any.
         :return: the submission, and whether it is new. Whether the input is the same is for the caller to compare.
+        :raises TooFastError: if it would be new, and comes too fast.
         """
 
     def find(self, request: SubmissionRequest) -> Submission | None:
@@ -258,10 +306,26 @@ class Submissions(Protocol):
 
     def unmade(self, *, older_than: float, limit: int = 100) -> list[Submission]:
         """
-        List outbox rows whose run was not made, by priority and age.
+        List outbox rows whose run was not made, by priority and age; not those that are held or were put off.
 
         :param older_than: seconds; younger ones are somebody's at this moment.
         """
+
+    def put_off(self, submission_id: UUID) -> None:
+        """Note that the run could not be made now: others come first for a while, for longer with each time."""
+
+    def late(self, *, older_than: float, limit: int = 100) -> list[Submission]:
+        """
+        List rows that were cancelled before their run was made: a maker that was killed may have made it all the same.
+
+        :param older_than: seconds since the cancel.
+        """
+
+    def checked(self, submission_id: UUID) -> None:
+        """Note that one which was cancelled before its run was made has none, or none any more."""
+
+    def pressing(self, *, limit: int = 100) -> list[Submission]:
+        """List those whose end somebody waits for without looking: cancelled, over their deadline, with a callback."""
 
     def made(self, submission_id: UUID) -> None:
         """Note that the DAG run is there."""
@@ -276,5 +340,16 @@ class Submissions(Protocol):
         :return: whether it was moved.
         """
 
-    def ask(self, submission_id: UUID, *, cancel: bool | None = None, hold: bool | None = None) -> None:
-        """Note a client's wish; ``None``: leave that one as it is."""
+    def moved_many(self, moves: Sequence[tuple[Submission, SubmissionState]]) -> dict[UUID, datetime | None]:
+        """
+        Move many, each where it still stands as it is given and the move is legal; in one statement.
+
+        :return: of those that were moved, when they ended.
+        """
+
+    def ask(self, submission_id: UUID, *, cancel: bool | None = None, hold: bool | None = None) -> bool:
+        """
+        Note a client's wish; ``None``: leave that one as it is. A cancel takes a hold back and is final.
+
+        :return: whether the wish stands now: what has ended is wished nothing, nor is what is cancelled held.
+        """

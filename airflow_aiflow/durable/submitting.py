@@ -7,15 +7,19 @@ Nothing is kept in a process: a request may meet any server, and any of them may
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
 from decimal import Decimal
-from typing import Any, Protocol
+from typing import Any
 from uuid import UUID
 
-from airflow_aiflow.durable.execution import ExecutionState
+from airflow_aiflow.durable.callback import CallbackRules
 from airflow_aiflow.durable.failpoint import failpoint
-from airflow_aiflow.durable.run_view import ExecutionView
+from airflow_aiflow.durable.hold import HELD
+from airflow_aiflow.durable.moving import CANCEL_GRACE, IllegalMoveError, Moves, seen
+from airflow_aiflow.durable.pace import Pace
+from airflow_aiflow.durable.run_view import RunSummary, summary
 from airflow_aiflow.durable.submission import (
     Filter,
     Submission,
@@ -24,6 +28,7 @@ from airflow_aiflow.durable.submission import (
     SubmissionState,
     may_move,
 )
+from airflow_aiflow.durable.submission_ports import RunReader, Runs
 from airflow_aiflow.exceptions import AirflowUnavailableError, LedgerUnavailableError, SubmissionRefusedError
 
 log = logging.getLogger(__name__)
@@ -31,42 +36,10 @@ log = logging.getLogger(__name__)
 #: Rows of one healing round: what a server that was killed left behind is a handful.
 HEALED = 100
 
+#: Submissions of one round whose end somebody waits for: Airflow is asked about them in one query.
+PRESSED = 200
 
-class Run(Protocol):
-    """Be a DAG run as Airflow tells it."""
-
-    @property
-    def state(self) -> str:
-        """Airflow's word."""
-
-
-class Runs(Protocol):
-    """Make, read and end DAG runs: ``api.airflow_runs`` does in the server, ``recovery.unmade`` from outside."""
-
-    def check(self, pipeline: str, given: Any) -> None:
-        """Refuse what can't become a run."""
-
-    def make(self, submission: Submission) -> None:
-        """Make the run, or find it made."""
-
-    def look(self, submission: Submission) -> Run | None:
-        """Give the run as it stands."""
-
-    def end(self, submission: Submission) -> None:
-        """End the run."""
-
-    def again(self, submission: Submission, *, only_failed: bool) -> bool:
-        """Clear the run."""
-
-    def result(self, submission: Submission) -> Any:
-        """Give what the result's task returned."""
-
-
-class RunReader(Protocol):
-    """Read a run's executions from the ledger."""
-
-    def executions(self, dag_id: str, run_id: str) -> Sequence[ExecutionView]:
-        """List them."""
+__all__ = ["IllegalMoveError", "KeyInUseError", "Standing", "SubmissionService"]
 
 
 class KeyInUseError(SubmissionRefusedError):
@@ -85,10 +58,6 @@ class KeyInUseError(SubmissionRefusedError):
             f"another key for another task",
             "/idempotency_key",
         )
-
-
-class IllegalMoveError(SubmissionRefusedError):
-    """What is asked of a submission is not possible in its state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +80,7 @@ class Standing:
     waits_for: tuple[int, ...] = ()
 
 
-class SubmissionService:
+class SubmissionService(Moves):
     """
     Take submissions, and tell how they stand.
 
@@ -119,13 +88,27 @@ class SubmissionService:
     :param reader: of executions.
     :param runs: Airflow's.
     :param window_days: for which a key is one task's.
+    :param pace: of one user's new submissions; ``None``: any.
+    :param cancel_grace: seconds that attempts get to end between steps.
+    :param callbacks: to whom ends may be told; ``None``: to nobody.
     """
 
-    def __init__(self, submissions: Submissions, reader: RunReader, runs: Runs, *, window_days: float) -> None:
-        self._submissions = submissions
+    def __init__(
+        self,
+        submissions: Submissions,
+        reader: RunReader,
+        runs: Runs,
+        *,
+        window_days: float,
+        pace: Pace | None = None,
+        cancel_grace: float = CANCEL_GRACE,
+        callbacks: CallbackRules | None = None,
+    ) -> None:
+        super().__init__(submissions, runs, cancel_grace=cancel_grace)
         self._reader = reader
-        self._runs = runs
         self._window_days = window_days
+        self._pace = pace
+        self._callbacks = callbacks
 
     def submit(self, request: SubmissionRequest) -> tuple[Submission, bool]:
         """
@@ -135,7 +118,12 @@ class SubmissionService:
         :raises LookupError: if there is no such pipeline.
         :raises SubmissionRefusedError: if it can't become a run; nothing is written.
         :raises KeyInUseError: if the key belongs to a request with another input.
+        :raises TooFastError: if the user hands in faster than is allowed.
         """
+        if request.callback_url is not None:
+            if self._callbacks is None:
+                raise SubmissionRefusedError("callbacks are off in this deployment", "/callback_url")
+            self._callbacks.target(request.callback_url)
         try:
             self._runs.check(request.pipeline, request.input)
         except (LookupError, SubmissionRefusedError):
@@ -144,7 +132,7 @@ class SubmissionService:
             if known is None or known.fingerprint != request.fingerprint:
                 raise
             return known, False
-        found, new = self._submissions.submit(request, window_days=self._window_days)
+        found, new = self._submissions.submit(request, window_days=self._window_days, pace=self._pace)
         if found.fingerprint != request.fingerprint:
             raise KeyInUseError(found, request.fingerprint)
         failpoint("after_submit")
@@ -156,6 +144,8 @@ class SubmissionService:
 
         :param submission: not yet made.
         """
+        if submission.hold_asked and not submission.cancel_asked:
+            return  # once it is let go
         # One that a server made which was killed before it said so counts: it is noted, and ended where that is asked.
         if (submission.cancel_asked or submission.overdue) and self._runs.look(submission) is None:
             self._submissions.moved(submission.submission_id, submission.state, SubmissionState.CANCELLED)
@@ -170,6 +160,8 @@ class SubmissionService:
         now = self._submissions.get(submission.submission_id)
         if now is not None and now.cancel_asked:
             self._runs.end(now)  # cancelled in between, when there was no run to end
+        elif now is not None and now.hold_asked:
+            self._runs.hold(now)
 
     def heal(self, *, older_than: float) -> int:
         """
@@ -188,6 +180,23 @@ class SubmissionService:
                 raise  # each row would wait for its time-out, and what comes after this as well
             except Exception as error:  # one row must not keep the others from their runs
                 log.warning("aiflow: the run of submission %s could not be made: %s", row.submission_id, error)
+                self._submissions.put_off(row.submission_id)
+        for row in self._submissions.late(older_than=older_than, limit=HEALED):
+            self._runs.end(row)
+            self._submissions.checked(row.submission_id)
+        return len(rows)
+
+    def press_on(self) -> int:
+        """
+        Bring on what somebody waits for without looking: what was cancelled, is over its deadline, has a callback.
+
+        :return: how many there are.
+        """
+        rows = self._submissions.pressing(limit=PRESSED)
+        wished = [row for row in rows if row.cancel_asked or row.overdue]
+        for row in wished:
+            self.standing(row)
+        self._note_ends([row for row in rows if row not in wished])
         return len(rows)
 
     def get(self, submission_id: UUID) -> Submission | None:
@@ -206,14 +215,20 @@ class SubmissionService:
         """
         submission = self._submissions.get(submission.submission_id) or submission
         self._end_late(submission)
+        if not submission.made and submission.state is SubmissionState.QUEUED and submission.hold_asked:
+            return Standing(submission, pause_reason=HELD, attempts=0, steps=0, calls=0, cost=Decimal(0))
         views = self._reader.executions(submission.pipeline, submission.run_id) if submission.made else []
-        state, reason = self._seen(submission, views)
+        run = self._runs.look(submission) if submission.made else None
+        if submission.made and self._carry_on(submission, run, views):
+            submission = self._submissions.get(submission.submission_id) or submission
+            run = self._runs.look(submission)
+        state, reason = seen(submission, run, summary(views)) if submission.made else (submission.state, None)
         if state is not submission.state and may_move(submission.state, state):
             self._submissions.moved(submission.submission_id, submission.state, state)
         now = self._submissions.get(submission.submission_id) or submission
         return Standing(
             now,
-            pause_reason=reason if now.state is SubmissionState.PAUSED else None,
+            pause_reason=reason if now.state is state else None,
             attempts=sum(view.attempt for view in views),
             steps=sum(view.steps for view in views),
             calls=sum(view.calls for view in views),
@@ -223,79 +238,24 @@ class SubmissionService:
 
     def page(self, wanted: Filter) -> list[Standing]:
         """
-        List submissions; those that have not ended are looked at.
+        List submissions; those that have not ended are looked at, all in one query each of Airflow and of the ledger.
 
         :param wanted: which.
         """
-        found = self._submissions.page(wanted)
-        return [Standing(one) if one.state.finished else self.standing(one) for one in found]
+        return self._note_ends(self._submissions.page(wanted))
 
-    def _seen(self, submission: Submission, views: Sequence[ExecutionView]) -> tuple[SubmissionState, str | None]:
-        if not submission.made:
-            return submission.state, None
-        run = self._runs.look(submission)
-        if run is None:
-            return SubmissionState.FAILED, None  # somebody deleted it
-        if run.state == "success":
-            return SubmissionState.SUCCEEDED, None
-        if run.state == "failed":
-            return (SubmissionState.CANCELLED if submission.cancel_asked else SubmissionState.FAILED), None
-        if run.state == "queued":
-            return SubmissionState.QUEUED, None
-        states = [view.state for view in views]
-        if ExecutionState.RUNNING not in states and ExecutionState.PAUSED in states:
-            reasons = [view.pause_reason for view in views if view.state is ExecutionState.PAUSED]
-            return SubmissionState.PAUSED, next((reason for reason in reasons if reason), "paused")
-        return SubmissionState.RUNNING, None
-
-    def cancel(self, submission: Submission) -> None:
-        """
-        End a submission; done twice it is done once. What had an outcome keeps it, an open effect is in doubt.
-
-        :param submission: as it was seen last.
-        :raises IllegalMoveError: if it has succeeded or failed.
-        """
-        if submission.state is SubmissionState.CANCELLED:
-            self._end_late(submission)
-            return
-        if submission.state.finished:
-            raise IllegalMoveError(f"it has {submission.state.value}: there is nothing to cancel")
-        self._submissions.ask(submission.submission_id, cancel=True)
-        failpoint("after_cancel_asked")
-        if not submission.made:
-            # Its maker sees the wish; one that made the run meanwhile is ended by the next look.
-            self._submissions.moved(submission.submission_id, submission.state, SubmissionState.CANCELLED)
-        self._runs.end(submission)
-
-    def _end_late(self, submission: Submission) -> None:
-        """End a run whose maker was killed between making it and seeing that it had been cancelled."""
-        if submission.state is SubmissionState.CANCELLED and submission.cancel_asked and not submission.made:
-            self._runs.end(submission)
-
-    def retry(self, submission: Submission) -> None:
-        """
-        Run a finished submission again: what is recorded replays. Only a person's word reopens what has succeeded.
-
-        :param submission: as it was seen last.
-        :raises IllegalMoveError: if it has not finished, or its run is gone.
-        """
-        if not submission.state.finished:
-            raise IllegalMoveError(f"it is {submission.state.value}: there is nothing to retry")
-        old = submission.state
-        gone = IllegalMoveError("its run is gone: submit it again under another key")
-        if submission.made and self._runs.look(submission) is None:
-            raise gone
-        if not self._submissions.moved(submission.submission_id, old, SubmissionState.QUEUED, retry=True):
-            return  # somebody else did at the same moment
-        if not submission.made:
-            self.try_make(self._submissions.get(submission.submission_id) or submission)
-            return
-        if not self._runs.again(submission, only_failed=old is not SubmissionState.SUCCEEDED):
-            raise gone
-        # Who looked between the two saw the run as it had ended, and said so.
-        now = self._submissions.get(submission.submission_id)
-        if now is not None and now.state.finished:
-            self._submissions.moved(submission.submission_id, now.state, SubmissionState.QUEUED, retry=True)
+    def _note_ends(self, rows: Sequence[Submission]) -> list[Standing]:
+        """Look at many and move them; what was wished of them others bring on."""
+        open_ = [one for one in rows if one.made and not one.state.finished]
+        if not open_:
+            return [Standing(one) for one in rows]
+        runs = self._runs.look_many(open_)
+        sums = self._reader.summaries([one.run for one in open_])
+        looks = {one.submission_id: seen(one, runs.get(one.run), sums.get(one.run, RunSummary())) for one in open_}
+        moved = self._submissions.moved_many(
+            [(one, looks[one.submission_id][0]) for one in open_ if looks[one.submission_id][0] is not one.state]
+        )
+        return [_looked_at(one, looks.get(one.submission_id), moved) for one in rows]
 
     def try_make(self, submission: Submission) -> None:
         """
@@ -315,3 +275,13 @@ class SubmissionService:
         :param submission: as it was seen last.
         """
         return self._runs.result(submission)
+
+
+def _looked_at(
+    one: Submission, look: tuple[SubmissionState, str | None] | None, moved: Mapping[UUID, datetime | None]
+) -> Standing:
+    if look is None:
+        return Standing(one)
+    if one.submission_id in moved:
+        one = replace(one, state=look[0], finished_at=moved[one.submission_id])
+    return Standing(one, pause_reason=look[1] if one.state is look[0] else None)

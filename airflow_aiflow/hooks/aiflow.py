@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from airflow_aiflow.runtime.session import Services
     from airflow_aiflow.storage.connections import Connections
     from airflow_aiflow.storage.payload_cipher import PayloadCipher
+    from airflow_aiflow.storage.postgres_callbacks import PostgresCallbacks
     from airflow_aiflow.storage.postgres_events import PostgresEvents
     from airflow_aiflow.storage.postgres_figures import PostgresFigures
     from airflow_aiflow.storage.postgres_listen import EventListener
@@ -130,6 +131,16 @@ class AiflowHook(BaseHook):
         from airflow_aiflow.storage.postgres_submissions import PostgresSubmissions
 
         return self._on_ledger("submissions", PostgresSubmissions.connect)
+
+    def callbacks(self) -> PostgresCallbacks:
+        """
+        Give the callbacks that are to be sent, with the pool of this process.
+
+        :raises AiflowConfigError: if the connection is not there or of another type.
+        """
+        from airflow_aiflow.storage.postgres_callbacks import PostgresCallbacks
+
+        return self._on_ledger("callbacks", PostgresCallbacks.connect)
 
     def runs(self) -> PostgresRuns:
         """

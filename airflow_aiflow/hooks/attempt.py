@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, get_args
 
 from airflow_aiflow.durable.attempt import Attempt, Counters, OnClear, Recovery
+from airflow_aiflow.durable.hold import freed
 from airflow_aiflow.durable.identity import UNMAPPED, ExecutionId
 from airflow_aiflow.exceptions import AiflowConfigError, FlowOptionError
 from airflow_aiflow.hooks.upstream import upstream_digest
@@ -69,7 +70,7 @@ def attempt_from_context(
             max_tries=ti.max_tries,
             retries=int(task.retries or 0),
             clear_number=dag_run.clear_number or 0,
-            run_after=dag_run.run_after,
+            run_after=None if dag_run.run_after is None else freed(dag_run.run_after),
         ),
         owner=this_owner(str(ti.id)),
         mapped=map_index != UNMAPPED,

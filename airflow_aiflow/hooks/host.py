@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from airflow_aiflow.durable.execution import ExecutionState
 from airflow_aiflow.exceptions import (
     AttemptAsks,
+    AttemptCancelled,
     AttemptParked,
     AttemptSuperseded,
     BudgetExceededError,
@@ -163,6 +164,9 @@ def airflow_signals(
         host.log(f"aiflow: {parked.why}; the slot goes back")
         back_at = datetime.now(UTC) + timedelta(seconds=max(parked.delay, reschedule_delay))
         raise AirflowRescheduleException(back_at) from None  # type: ignore[no-untyped-call]
+    except AttemptCancelled as cancelled:
+        host.log(f"aiflow: {cancelled}")
+        raise AirflowFailException(str(cancelled)) from None
     except NEEDS_A_PERSON as waits:
         # A retry can't help before a person has decided, or clears the task, so none is burnt.
         raise AirflowFailException(str(waits)) from waits

@@ -10,11 +10,12 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
 from uuid import UUID
 
+from airflow_aiflow.durable.hold import is_held
 from airflow_aiflow.durable.identity import ExecutionId
 from airflow_aiflow.durable.recover import RecoveryPolicy
 from airflow_aiflow.durable.recovery_port import RecoveryLedger
@@ -129,7 +130,7 @@ class Outside:
         """
         view = AirflowView(self.api)
         running = islice(self.api.running_runs(), MOST_RUNNING)
-        old = [run for run in running if view.age(run["start_date"] or run["queued_at"]) > self.policy.queued_after]
+        old = [run for run in running if self._may_be_idle(view, run)]
         known = self.ledger.knows_dag({run["dag_id"] for run in old}) if old else ()
         ours = [run for run in old if run["dag_id"] in known]
         incidents = []
@@ -144,6 +145,11 @@ class Outside:
                 whole = ExecutionId(run["dag_id"], run["dag_run_id"], "")
                 incidents.append(self.ledger.noted(whole, StallKind.IDLE_RUN, leave, age=idle))
         return [incident for incident in incidents if incident is not None]
+
+    def _may_be_idle(self, view: AirflowView, run: dict[str, Any]) -> bool:
+        """Say whether a run is old enough, and nobody holds it: then nothing is to move."""
+        old = view.age(run["start_date"] or run["queued_at"]) > self.policy.queued_after
+        return old and not is_held(datetime.fromisoformat(run["run_after"]))
 
     def _idle_for(self, view: AirflowView, dag_id: str, run_id: str) -> float | None:
         """Say for how long nothing has moved in a run; ``None``: something does, or all is done."""

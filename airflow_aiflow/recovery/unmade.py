@@ -7,11 +7,13 @@ makes it second is told that it is there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
-from airflow_aiflow.durable.run_view import ExecutionView
+from airflow_aiflow.durable.hold import is_held
+from airflow_aiflow.durable.run_view import ExecutionView, RunSummary
 from airflow_aiflow.durable.submission import Submission, Submissions
 from airflow_aiflow.durable.submitting import SubmissionService
 from airflow_aiflow.exceptions import AirflowRefusedError, SubmissionRefusedError
@@ -20,6 +22,9 @@ from airflow_aiflow.hooks.airflow_api import AirflowApi, run_path
 #: Seconds that the server which wrote a row gets to make its run.
 OWN_SECONDS = 10.0
 
+#: Seconds that an API server gets beyond the grace of a cancel: it ends a run more gently than REST can.
+SERVERS_SECONDS = 15.0
+
 
 @dataclass(frozen=True, slots=True)
 class RestRun:
@@ -27,9 +32,11 @@ class RestRun:
     Show a DAG run.
 
     :param state: Airflow's word.
+    :param held: whether nothing of it starts before it is let go.
     """
 
     state: str
+    held: bool = False
 
 
 class RestRuns:
@@ -81,11 +88,27 @@ class RestRuns:
     def look(self, submission: Submission) -> RestRun | None:
         """Give the run as it stands."""
         try:
-            return RestRun(str(self._api.run(submission.pipeline, submission.run_id)["state"]))
+            run = self._api.run(submission.pipeline, submission.run_id)
+            return RestRun(str(run["state"]), is_held(datetime.fromisoformat(run["run_after"])))
         except AirflowRefusedError as error:
             if error.status == 404:
                 return None
             raise
+
+    def look_many(self, submissions: Sequence[Submission]) -> dict[tuple[str, str], RestRun]:
+        """Give the runs as they stand, one after the other."""
+        found = {one.run: self.look(one) for one in submissions}
+        return {run: view for run, view in found.items() if view is not None}
+
+    def hold(self, submission: Submission) -> None:
+        """Leave it to the API server, the next time that somebody looks: REST has no word for it."""
+
+    def release(self, submission: Submission, waiting: Collection[tuple[str, int]]) -> None:
+        """Leave it to the API server likewise."""
+
+    def stop(self, submission: Submission, keep: Collection[tuple[str, int]]) -> bool:
+        """Let attempts end by themselves: they know the wish from the ledger, and get their time."""
+        return True
 
     def again(self, submission: Submission, *, only_failed: bool) -> bool:
         """Run nothing again."""
@@ -97,10 +120,13 @@ class RestRuns:
 
 
 class _NoExecutions:
-    """Read nothing: what has no run has no executions."""
+    """Read nothing: what has no run has no executions, and what has one is only looked at for its end."""
 
     def executions(self, dag_id: str, run_id: str) -> list[ExecutionView]:
         return []
+
+    def summaries(self, runs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], RunSummary]:
+        return {}
 
 
 def make_unmade(submissions: Submissions, api: AirflowApi) -> int:
@@ -111,4 +137,28 @@ def make_unmade(submissions: Submissions, api: AirflowApi) -> int:
     :param api: Airflow's.
     :return: how many rows there were.
     """
-    return SubmissionService(submissions, _NoExecutions(), RestRuns(api), window_days=1).heal(older_than=OWN_SECONDS)
+    return _service(submissions, api).heal(older_than=OWN_SECONDS)
+
+
+def end_wished(submissions: Submissions, api: AirflowApi) -> int:
+    """
+    End what was cancelled or is over its deadline, where the API server that was told so has died, and note the ends
+    that somebody is to be told of.
+
+    :param submissions: the ledger's.
+    :param api: Airflow's.
+    :return: how many there were.
+    """
+    service, ended = _service(submissions, api), 0
+    for one in submissions.pressing():
+        ended += 1
+        service.press(one)
+    return ended
+
+
+def _service(submissions: Submissions, api: AirflowApi) -> SubmissionService:
+    from airflow_aiflow.config import cancel_grace
+
+    return SubmissionService(
+        submissions, _NoExecutions(), RestRuns(api), window_days=1, cancel_grace=cancel_grace() + SERVERS_SECONDS
+    )

@@ -27,7 +27,7 @@ from airflow_aiflow.exceptions import (
 from airflow_aiflow.hooks.airflow_api import AirflowApi
 from airflow_aiflow.recovery.one_pass import look, note
 from airflow_aiflow.recovery.outside import Outside
-from airflow_aiflow.recovery.unmade import make_unmade
+from airflow_aiflow.recovery.unmade import end_wished, make_unmade
 from airflow_aiflow.runtime.process import is_dead
 
 log = logging.getLogger(__name__)
@@ -44,6 +44,12 @@ SERVERS_TROUBLE = 500
 
 #: Seconds between two looks at what has no attempt: Airflow is asked for it, and minutes do not matter there.
 OUTSIDE_EVERY, IDLE_EVERY = 60.0, 300.0
+
+#: Seconds between two looks at what clients wished: an API server is quicker, and this is for where it died.
+WISHED_EVERY = 30.0
+
+#: Seconds between two steps of forgetting what nobody may reuse any more.
+REAP_EVERY = 60.0
 
 #: Finds named in the log; the rest are in the ledger.
 NAMED = 3
@@ -78,7 +84,7 @@ class Watch:
     def __post_init__(self) -> None:
         # The first watch begins with waiting: so what can't be cured is tried once a minute and no oftener.
         begun = float("-inf") if self.at_once else self.clock()
-        for what in ("tell", "outside", "idle"):
+        for what in ("tell", "outside", "idle", "wished", "reap"):
             self.looked.setdefault(what, begun)
 
     def finds(self) -> str | None:
@@ -99,6 +105,8 @@ class Watch:
                 return queued
             if self._should_tell(found.reports):
                 return "somebody is to hear of something"
+            if self._is_due("reap", REAP_EVERY):
+                self.ledger.reap_reuse(self.policy.reuse_kept)
         except (LedgerUnavailableError, AirflowUnavailableError, AirflowRefusedError) as error:
             if not passes(error):
                 raise
@@ -112,6 +120,8 @@ class Watch:
         try:
             if made := make_unmade(self.submissions, self.api):
                 log.info("aiflow: %d submissions had no run", made)
+            if self._is_due("wished", WISHED_EVERY):
+                end_wished(self.submissions, self.api)
         except LedgerUnavailableError:
             raise
         except LedgerError as error:

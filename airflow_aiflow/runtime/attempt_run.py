@@ -19,7 +19,14 @@ from airflow_aiflow.durable.execution import ExecutionState, Taken
 from airflow_aiflow.durable.failpoint import failpoint
 from airflow_aiflow.durable.lease import LeaseRules
 from airflow_aiflow.durable.record import Stored
-from airflow_aiflow.exceptions import AttemptAsks, AttemptParked, AttemptSuperseded, EffectInDoubtError, FlowSignal
+from airflow_aiflow.exceptions import (
+    AttemptAsks,
+    AttemptCancelled,
+    AttemptParked,
+    AttemptSuperseded,
+    EffectInDoubtError,
+    FlowSignal,
+)
 from airflow_aiflow.runtime.alarm import AlarmClock
 from airflow_aiflow.runtime.changed_keys import tell_unreached
 from airflow_aiflow.runtime.compensation import undo_all
@@ -72,18 +79,20 @@ def run_attempt(
     :param step_timeout: seconds for steps that name none.
     :param shutdown: tells that the process is to end; ``None``: SIGTERM does what its handler does.
     :param for_good: says whether no further try follows an error: then effects that can be are taken back, before the
-        failure is recorded; ``None``: never.
+        failure is recorded; so they are where a person cancels the run; ``None``: never.
     :return: what the body gave.
     :raises AttemptSuperseded: if a later attempt is at work; nothing of this one counts but recorded outcomes.
     :raises AttemptParked: if the slot is to be given back.
+    :raises AttemptCancelled: if a person cancelled the run.
     """
     with _attempt(attempt, services, lease, step_timeout, shutdown) as run:
         with bind_store(services.store), inside_flow(run.flow):
             try:
                 value = author(body, run.flow)
+                run.heed()
             except BaseException as error:
-                if for_good is not None and run.fails_by(error) and for_good(error):
-                    run.undo()
+                if for_good is not None:
+                    run.undo_after(error, for_good)
                 raise
         run.succeeded(value)
         return value
@@ -146,11 +155,6 @@ def _attempt(
             run.close()
 
 
-def _first(group: BaseExceptionGroup[FlowSignal]) -> FlowSignal:
-    error = group.exceptions[0]
-    return _first(error) if isinstance(error, BaseExceptionGroup) else error
-
-
 class _Run:
     """Put an attempt together and bring it to its end, on the main thread with signals held outside author's code."""
 
@@ -180,6 +184,7 @@ class _Run:
             self._interrupts.open()
             # From here on: what follows may take longer than the lease.
             self._watch.start()
+            self._watch.heartbeat.told(taken.asked)
             self._session, before = self._make_session(attempt, taken, step_timeout)
             self.flow = Flow(self._session, before)
         except BaseException:
@@ -240,7 +245,7 @@ class _Run:
 
     def _wind_down(self) -> None:
         """Take no lock and write nothing: a signal handler calls this, and may be interrupted by itself."""
-        if self._gate.closing:
+        if self._gate.closed:
             return
         settings, host = self._services.settings, self._services.host
         grace = settings.shutdown_grace
@@ -265,11 +270,16 @@ class _Run:
         """Whether this is a child that came out of the author's code by itself."""
         return self._gate.forked
 
+    def heed(self) -> None:
+        """Raise the signal by which this attempt has to end, where the author's code swallowed it."""
+        signal = self._gate.signal
+        if isinstance(signal, AttemptParked | AttemptCancelled):
+            raise signal
+
     def succeeded(self, value: Any) -> None:
         """Record the end; a superseded attempt's return value is refused."""
-        session, signal = self._session, self._gate.signal
-        if isinstance(signal, AttemptParked):
-            raise signal  # the author's code swallowed it
+        session = self._session
+        self.heed()
         tell_unreached(session)
         with session.gate.hand("return", start=False):
             failpoint("before_finish")
@@ -305,7 +315,10 @@ class _Run:
             return error
         if isinstance(error, BaseExceptionGroup) and (signals := error.subgroup(FlowSignal)) is not None:
             # A task group of the author's wraps what its tasks raised.
-            return self._gate.signal or _first(signals)
+            first: FlowSignal | BaseExceptionGroup[FlowSignal] = signals
+            while isinstance(first, BaseExceptionGroup):
+                first = first.exceptions[0]
+            return self._gate.signal or first
         return None if self._services.host.ending(error) is None else self._gate.signal
 
     def fails_by(self, error: BaseException) -> bool:
@@ -314,13 +327,25 @@ class _Run:
             return False
         return self._services.host.ending(error) is ExecutionState.FAILED
 
-    def undo(self) -> None:
-        """Take back what this attempt can, before its failure is recorded."""
-        undo_all(self._session)
+    def undo_after(self, error: BaseException, for_good: Callable[[BaseException], bool]) -> None:
+        """
+        Take back what this attempt can, before its end is recorded, where no further try follows.
+
+        :param for_good: says whether none follows an error of the author's code.
+        """
+        cancelled = not self.forked and isinstance(self.signal_behind(error), AttemptCancelled)
+        # Nobody lets a try of a cancelled run follow.
+        if cancelled or (self.fails_by(error) and (self._gate.cancelled or for_good(error))):
+            cancelled = self._gate.cancelled
+            self._gate.reopen()
+            undo_all(self._session, cancelled=cancelled)
 
     def left_by(self, signal: FlowSignal) -> None:
-        """Leave without an end: a later attempt is at work, or this one comes back."""
-        if isinstance(signal, AttemptParked):
+        """Leave without an end of its own: a later attempt is at work, this one comes back, or a person wishes so."""
+        if isinstance(signal, AttemptCancelled):
+            self._services.host.log(f"aiflow: {signal}: nothing more starts")
+            self._ended(ExecutionState.CANCELLED)
+        elif isinstance(signal, AttemptParked):
             # When a person's answer comes, nobody knows: the host says how it waits.
             back = "" if isinstance(signal, AttemptAsks) else f"; comes back in {signal.delay:.0f} s"
             self._services.host.log(f"aiflow: parked: {signal.why}{back}")

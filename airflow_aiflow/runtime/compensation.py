@@ -104,16 +104,19 @@ def _options_of_undo(options: EffectOptions) -> EffectOptions:
     )
 
 
-def undo_all(session: Session) -> None:
+def undo_all(session: Session, *, cancelled: bool = False) -> None:
     """
     Take back, the last one first, what this execution did in this generation and this attempt has called.
 
     One that can't be taken back, or whose undo is in doubt, is told to people and the others go on.
 
     :param session: the attempt, about to fail for good.
+    :param cancelled: whether it ends because a person cancelled its run.
     """
     ours = list(dict.fromkeys(each.effect for each in reversed(session.undoable)))
     how = {each.effect: each for each in session.undoable}
+    if cancelled:
+        how = {effect: replace(each, by="cancel", reason="the run was cancelled") for effect, each in how.items()}
     session.replay.reached.update(undo_of(effect) for effect in ours)
     for effect in ours:
         try:
@@ -238,7 +241,7 @@ def _tell_unreached(session: Session) -> None:
             continue
         session.services.host.log(
             f"aiflow: effect '{effect.name}' key {shown_key(effect)} (#{record.number}) was done by attempt "
-            f"{record.attempt_number}, and this attempt failed before it came to it: it was not taken back. "
+            f"{record.attempt_number}, and this attempt ended before it came to it: it was not taken back. "
             f"By hand: aiflow effects compensate {record.number}",
             warning=True,
         )

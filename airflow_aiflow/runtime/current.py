@@ -70,7 +70,7 @@ def flow_call(session: Session, *, counts: bool = True) -> Iterator[Unit]:
     unit.calls += counts
     try:
         session.interrupts.deliver()
-        session.gate.check()
+        session.gate.check(replay=True)
         yield unit
     except (FlowSignal, FlowClosedError):
         unit.cut = True

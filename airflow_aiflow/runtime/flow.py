@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, TypeVarTuple, overload
 
 from airflow_aiflow.llm.call import DEFAULT_TIMEOUT
 from airflow_aiflow.runtime.flow_embed import EmbedCalls
-from airflow_aiflow.runtime.flow_outside import OutsideCalls
+from airflow_aiflow.runtime.flow_batch import BatchCalls
 
 if TYPE_CHECKING:
     from airflow_aiflow.durable.artifact import ArtifactRef
@@ -31,7 +31,7 @@ Ts = TypeVarTuple("Ts")
 PROGRESS_SECONDS = 1.0
 
 
-class Flow(OutsideCalls, EmbedCalls):
+class Flow(BatchCalls, EmbedCalls):
     """
     Be one attempt at work. Given to a durable task as its argument ``flow``; never made by an author.
 
@@ -327,7 +327,7 @@ class Flow(OutsideCalls, EmbedCalls):
         from airflow_aiflow.runtime.payloads import masked
 
         check_name("emit", kind)
-        self._session.gate.check()
+        self._session.gate.check(replay=True)
         self._session.recorder.event(kind, masked(data, self._session.services.host.redact))
 
     def progress(self, done: int, total: int | None = None, message: str = "") -> None:
@@ -338,7 +338,7 @@ class Flow(OutsideCalls, EmbedCalls):
         :param total: units in all, where known.
         :param message: one line.
         """
-        self._session.gate.check()
+        self._session.gate.check(replay=True)
         now = self._session.services.clock.monotonic()
         if done != total and self._progress_at is not None and now - self._progress_at < PROGRESS_SECONDS:
             return

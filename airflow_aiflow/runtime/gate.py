@@ -2,8 +2,9 @@
 Whether something new may start, and what is in hand.
 
 Closed for good when a later attempt holds the fence or asks for it, when the attempt is parked, and when the process is
-told to end: then nothing starts, what is in hand is brought to its record, and the attempt ends. Whatever an author's
-code does with the signal that says so, the attempt's end is decided by what the gate remembers.
+told to end: then nothing starts, what is in hand is brought to its record, and the attempt ends. So it is by a person
+who holds or cancels the run; until a start was refused for it, that word may be taken back. Whatever an author's code
+does with the signal that says so, the attempt's end is decided by what the gate remembers.
 """
 
 from __future__ import annotations
@@ -16,7 +17,14 @@ from contextlib import contextmanager
 from typing import NoReturn
 
 from airflow_aiflow.durable.ports import Clock
-from airflow_aiflow.exceptions import AttemptParked, AttemptSuperseded, FlowClosedError, FlowError, FlowSignal
+from airflow_aiflow.exceptions import (
+    AttemptCancelled,
+    AttemptParked,
+    AttemptSuperseded,
+    FlowClosedError,
+    FlowError,
+    FlowSignal,
+)
 from airflow_aiflow.runtime.vitals import Vitals
 
 
@@ -45,19 +53,27 @@ class Gate:
         #: Whether a start was refused, or what was in hand was cut off, because the process is to end.
         self._cut_short = False
         self._overdue = False
+        #: As what the attempt ends because of what a person wishes of the run, and whether a start was refused for it.
+        self._wish: FlowSignal | None = None
+        self._heeded: FlowSignal | None = None
+        #: Whether effects are taken back: that goes on to its end.
+        self._undoing = False
         self._ended: str | None = None
         self._progress_at = clock.monotonic()
         self._leased_until = float("inf")
         self._renew: Callable[[], object] = lambda: None
         self.step: str | None = None
 
-    def check(self, *, start: bool = True) -> None:
+    def check(self, *, start: bool = True, replay: bool = False) -> None:
         """
         Refuse a start where there is none any more.
 
         :param start: whether something new would start; the end of the body may still be recorded in a shutdown.
+        :param replay: whether it may be but a replay: a cancelled attempt goes up to what is not recorded, so that it
+            knows what it can take back.
         :raises AttemptSuperseded: if a later attempt is at work.
-        :raises AttemptParked: if the process is to end.
+        :raises AttemptParked: if the process is to end, or a person holds the run.
+        :raises AttemptCancelled: if a person cancelled the run.
         :raises FlowClosedError: if the flow has ended or is parked.
         :raises FlowError: in a forked child that uses its parent's flow.
         """
@@ -73,6 +89,10 @@ class Gate:
         if start and self._shut is not None:
             self._cut_short = True
             raise AttemptParked(self._shut.delay, self._shut.why)
+        wish = self._wish
+        if start and wish is not None and not (replay and isinstance(wish, AttemptCancelled)):
+            self._heeded = self._heeded or wish
+            raise self._heeded
 
     @contextmanager
     def hand(self, step: str, timeout: float | None = None, *, start: bool = True) -> Iterator[None]:
@@ -205,6 +225,23 @@ class Gate:
         if self._shut is None:
             self._shut = AttemptParked(delay, why)
 
+    def ask(self, wish: FlowSignal | None) -> None:
+        """
+        Let nothing start, as long as a person wishes so.
+
+        :param wish: as what the attempt then ends; ``None``: nobody wishes anything, or no longer.
+        """
+        with self._lock:
+            if self._heeded is None and not self._undoing:
+                self._wish = wish
+
+    def reopen(self) -> None:
+        """Let start what takes effects back, whatever a person wishes; where it was to be cancelled, it ends so."""
+        with self._lock:
+            if isinstance(self._wish, AttemptCancelled):
+                self._heeded = self._heeded or self._wish
+            self._wish, self._undoing = None, True
+
     def cut(self) -> None:
         """Note that what is in hand had its time in a shutdown, and is waited for no longer. Takes no lock."""
         self._cut_short = self._overdue = True
@@ -235,12 +272,22 @@ class Gate:
             return AttemptSuperseded(self._superseded)
         if self._parked is None and self._shut is not None and self._cut_short:
             return AttemptParked(self._shut.delay, self._shut.why)
-        return self._parked
+        return self._parked or self._heeded
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether a person wishes this attempt to end, also where no start was refused for it yet."""
+        return isinstance(self._heeded or self._wish, AttemptCancelled)
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing may start any more, whatever a person wishes."""
+        return self._superseded is not None or self._parked is not None or self._shut is not None
 
     @property
     def closing(self) -> bool:
-        """Whether nothing may start any more, so that no wait makes sense."""
-        return self._superseded is not None or self._parked is not None or self._shut is not None
+        """Whether nothing may start now, so that no wait makes sense."""
+        return self.closed or self._wish is not None
 
     @property
     def overdue(self) -> bool:

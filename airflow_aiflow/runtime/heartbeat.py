@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import threading
 
-from airflow_aiflow.durable.execution import Lease
+from airflow_aiflow.durable.execution import Asked, Lease
+from airflow_aiflow.durable.hold import CANCELLED, HELD
 from airflow_aiflow.durable.lease import LeaseRules
 from airflow_aiflow.durable.ports import Clock, Host, Ledger
-from airflow_aiflow.exceptions import LedgerError
+from airflow_aiflow.exceptions import AttemptCancelled, AttemptParked, FlowSignal, LedgerError
 from airflow_aiflow.runtime.gate import Gate
 
 #: How often the watchdog looks whether the unit in hand is recorded.
@@ -21,16 +22,43 @@ WATCH_SECONDS = 0.1
 #: Seconds after its own timeout that a unit in hand gets to be recorded: what an overrun call gets as well.
 RECORD_SECONDS = 10.0
 
+#: Most seconds between two beats, however long the lease is: a person's wish comes with the beat.
+WISH_SECONDS = 10.0
+
+
+def as_signal(asked: Asked | None, *, back_in: float) -> FlowSignal | None:
+    """
+    Say as what an attempt ends that does what a person wishes of its run.
+
+    :param asked: the wish.
+    :param back_in: seconds after which a held attempt looks again, where nobody calls it before.
+    """
+    if asked is None:
+        return None
+    if asked == "cancel":
+        return AttemptCancelled(CANCELLED)
+    return AttemptParked(back_in, HELD)
+
 
 class Heartbeat:
     """
     Beat from a thread of its own.
 
+    :param back_in: seconds after which an attempt comes back whose run is held.
     :param patience: seconds that a unit in hand without a timeout of its own gets once the attempt is superseded.
     """
 
     def __init__(
-        self, ledger: Ledger, lease: Lease, rules: LeaseRules, gate: Gate, host: Host, clock: Clock, *, patience: float
+        self,
+        ledger: Ledger,
+        lease: Lease,
+        rules: LeaseRules,
+        gate: Gate,
+        host: Host,
+        clock: Clock,
+        *,
+        patience: float,
+        back_in: float,
     ) -> None:
         self._ledger = ledger
         self._lease = lease
@@ -39,6 +67,7 @@ class Heartbeat:
         self._host = host
         self._clock = clock
         self._patience = patience
+        self._back_in = back_in
         self._ending = False
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="aiflow-heartbeat", daemon=True)
@@ -92,11 +121,21 @@ class Heartbeat:
             self._gate.supersede("a later attempt of this task took over")
         elif beat.wanted:
             self._gate.supersede("a later attempt of this task waits for this one to let go")
+        else:
+            self.told(beat.asked)
         return beat.held
+
+    def told(self, asked: Asked | None) -> None:
+        """
+        Do what a person wishes of the run, at the next start.
+
+        :param asked: the wish as it stands.
+        """
+        self._gate.ask(as_signal(asked, back_in=self._back_in))
 
     def _run(self) -> None:
         held = True
-        while not self._stop.wait(self._rules.interval):
+        while not self._stop.wait(min(self._rules.interval, WISH_SECONDS)):
             held = self.beat()
             if self._gate.superseded is not None:
                 self._end(held)

@@ -42,7 +42,9 @@ class Watch:
         self._vitals = self._prepare_guard()
         patience, host, clock = services.settings.handover, services.host, services.clock
         self.gate = Gate(clock, self._vitals)
-        self.heartbeat = Heartbeat(services.ledger, lease, rules, self.gate, host, clock, patience=patience)
+        self.heartbeat = Heartbeat(
+            services.ledger, lease, rules, self.gate, host, clock, patience=patience, back_in=back_in
+        )
         self._overrun = Overrun(self.gate, host, clock, patience=patience, back_in=back_in, pause=self._pause)
 
     def _prepare_guard(self) -> Vitals:

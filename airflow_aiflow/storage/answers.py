@@ -9,7 +9,7 @@ from airflow_aiflow.durable.sign import Sign
 from airflow_aiflow.exceptions import LedgerError
 
 #: The ends that an attempt itself can write.
-ENDS = frozenset({ExecutionState.SUCCEEDED, ExecutionState.FAILED, ExecutionState.PAUSED})
+ENDS = frozenset({ExecutionState.SUCCEEDED, ExecutionState.FAILED, ExecutionState.PAUSED, ExecutionState.CANCELLED})
 
 
 def check_sign(sign: Sign, *, seen: int | None) -> None:
@@ -35,7 +35,7 @@ def check_end(state: ExecutionState, *, has_result: bool) -> None:
     :raises ValueError: if the state is no end, or a result comes with anything but success.
     """
     if state not in ENDS:
-        raise ValueError(f"an attempt ends as succeeded, failed or paused, not as {state.value}")
+        raise ValueError(f"an attempt ends as succeeded, failed, cancelled or paused, not as {state.value}")
     if has_result and state is not ExecutionState.SUCCEEDED:
         raise ValueError(f"an execution that ends as {state.value} has no result")
 

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from airflow_aiflow.durable.attempt import Attempt
 from airflow_aiflow.durable.effect import Decision, EffectRecord, IntentAnswer, IntentWrite, Outcome, Settled
-from airflow_aiflow.durable.execution import Beat, ExecutionState, Lease, Standing, Taken
+from airflow_aiflow.durable.execution import Asked, Beat, ExecutionState, Lease, Standing, Taken
 from airflow_aiflow.durable.identity import EffectId, ExecutionId, person_undo
 from airflow_aiflow.durable.inbox import Question, QuestionWrite
 from airflow_aiflow.durable.ports import Clock, Recorded
@@ -160,7 +160,19 @@ class MemoryLedger:
                 siblings=memory_steps.any_shared(tables, row, attempt.counters.clear_number),
                 requeued=requeued,
                 round=round_,
+                asked=tables.asked_of(attempt.execution),
             )
+
+    def ask_run(self, dag_id: str, run_id: str, asked: Asked | None) -> None:
+        """
+        Wish something of a run, as a person does of a submission.
+
+        :param dag_id: the DAG.
+        :param run_id: the run.
+        :param asked: the wish; ``None``: it is taken back.
+        """
+        with self.statement() as tables:
+            tables.asked[dag_id, run_id] = asked
 
     def want(self, execution_pk: int, fence: int, newcomer: UUID) -> bool:
         """Ask the live owner for the lease."""
@@ -213,7 +225,8 @@ class MemoryLedger:
             row.progress_at = max(row.progress_at, now - idle)
             row.step_name = None if step is None else shown(step)
             row.step_timeout = step_timeout
-            return Beat(held=True, wanted=row.wanted_by is not None)
+            asked = tables.asked_of(tables.by_pk[lease.execution_pk].execution)
+            return Beat(held=True, wanted=row.wanted_by is not None, asked=asked)
 
     def let_go(self, lease: Lease) -> None:
         """End the lease now, where it is still ours."""

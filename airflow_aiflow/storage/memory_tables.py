@@ -10,7 +10,7 @@ from uuid import UUID
 
 from airflow_aiflow.durable.attempt import Counters, Owner, Recovery
 from airflow_aiflow.durable.effect import Decision, EffectState
-from airflow_aiflow.durable.execution import ExecutionState, Lease
+from airflow_aiflow.durable.execution import Asked, ExecutionState, Lease
 from airflow_aiflow.durable.identity import MAX_KEY_LENGTH, EffectId, ExecutionId
 from airflow_aiflow.durable.inbox import QuestionWrite
 from airflow_aiflow.durable.items import FailedItem
@@ -178,6 +178,12 @@ class Tables:
         self.words: dict[tuple[int, str], WordRow] = {}
         #: By (execution, fence): the clear number of an open requeue mark, and what our clears have made of it.
         self.requeues: dict[tuple[int, int], tuple[int, int]] = {}
+        #: By (DAG, run): what a person wishes of it.
+        self.asked: dict[tuple[str, str], Asked | None] = {}
+
+    def asked_of(self, execution: ExecutionId) -> Asked | None:
+        """Say what a person wishes of an execution's run."""
+        return self.asked.get((execution.dag_id, execution.run_id))
 
     def moment(self, monotonic: float) -> datetime:
         """Give a moment of the monotonic clock on the wall clock."""

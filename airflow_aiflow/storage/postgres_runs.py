@@ -7,14 +7,21 @@ Reading locks nothing and decides nothing. A wish is about the attempt after the
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Self
 
 from airflow_aiflow.durable.attempt import OnClear
 from airflow_aiflow.durable.execution import ExecutionState
 from airflow_aiflow.durable.identity import UNMAPPED, ExecutionId
-from airflow_aiflow.durable.run_view import EffectCount, ExecutionView, OpenQuestion, SpendingView, StepView
+from airflow_aiflow.durable.run_view import (
+    EffectCount,
+    ExecutionView,
+    OpenQuestion,
+    RunSummary,
+    SpendingView,
+    StepView,
+)
 from airflow_aiflow.storage.connections import Connections
 from airflow_aiflow.storage.rows import Row, utc
 from airflow_aiflow.storage.statements import statement
@@ -91,6 +98,16 @@ class PostgresRuns:
             )
             for row in self._ask(statement("run_executions"), params)
         ]
+
+    def summaries(self, runs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], RunSummary]:
+        """
+        Sum up many runs, in one query.
+
+        :param runs: (DAG id, run id).
+        :return: without those of which no durable task ever ran.
+        """
+        params = {"dag_ids": [dag_id for dag_id, _ in runs], "run_ids": [run_id for _, run_id in runs]}
+        return {runs[row[0] - 1]: RunSummary(*row[1:]) for row in self._ask(statement("run_summaries"), params)}
 
     def steps(
         self,

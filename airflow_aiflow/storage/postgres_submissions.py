@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Any, Self
 from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
+from airflow_aiflow.durable.pace import MINUTE, Pace, TooFastError
 from airflow_aiflow.durable.submission import (
     Filter,
     Submission,
@@ -54,31 +57,22 @@ class PostgresSubmissions:
         """
         return cls(Connections(dsn, POOL_SIZE))
 
-    def submit(self, request: SubmissionRequest, *, window_days: float) -> tuple[Submission, bool]:
+    def submit(
+        self, request: SubmissionRequest, *, window_days: float, pace: Pace | None = None
+    ) -> tuple[Submission, bool]:
         """Write the outbox row, or find the one that the key has already: two or three statements."""
-        identity = request.identity
+        identity, refused_at = request.identity, None
+        paced = {"step": None if pace is None else pace.step, "burst": MINUTE, "user": request.user}
         for _ in range(ROUNDS):
             found = self._ask(statement("submission_key"), {"identity": identity})
             window, known, over = found[0] if found else (0, None, True)
-            new = uuid7()
             if not over:
                 return self._present(known), False
-            params = {
-                "submission_id": new,
-                "identity": identity,
-                "window": window + 1,
-                "user": request.user,
-                "dag_id": request.pipeline,
-                "run_id": run_id_of(identity, window + 1),
-                "key": request.key,
-                "window_s": window_days * DAY,
-                "request_fp": request.fingerprint,
-                "input": json.dumps(request.input, separators=(",", ":"), allow_nan=False).encode(),
-                "labels": Jsonb(dict(request.labels)),
-                "priority": request.priority,
-                "deadline": request.deadline,
-            }
-            if self._ask(statement("submission_submit"), params):
+            if pace is not None and window == refused_at:
+                # Nobody else has the key: it was the pace.
+                raise TooFastError(pace, self._ask(statement("submission_pace"), paced)[0][0])
+            new, refused_at = uuid7(), window
+            if self._ask(statement("submission_submit"), paced | _row(new, request, window + 1, window_days)):
                 return self._present(new), True
         raise LedgerError(
             f"the key {request.key!r} of {request.pipeline} changes faster than it can be read; try again"
@@ -121,16 +115,53 @@ class PostgresSubmissions:
         """Note that no run can be made."""
         self._ask(statement("submission_refuse"), {"submission_id": submission_id, "why": why})
 
+    def put_off(self, submission_id: UUID) -> None:
+        """Note that the run could not be made now."""
+        self._ask(statement("submission_put_off"), {"submission_id": submission_id})
+
+    def late(self, *, older_than: float, limit: int = 100) -> list[Submission]:
+        """List rows that were cancelled before their run was made."""
+        params = {"older_than": older_than, "limit": limit}
+        return [_submission(row) for row in self._ask(statement("submission_late"), params)]
+
+    def checked(self, submission_id: UUID) -> None:
+        """Note that one which was cancelled before its run was made has none, or none any more."""
+        self._ask(statement("submission_checked"), {"submission_id": submission_id})
+
+    def pressing(self, *, limit: int = 100) -> list[Submission]:
+        """List those whose end somebody waits for without looking."""
+        return [_submission(row) for row in self._ask(statement("submission_pressing"), {"limit": limit})]
+
     def moved(self, submission_id: UUID, old: SubmissionState, new: SubmissionState, *, retry: bool = False) -> bool:
         """Move it, where it still is in ``old`` and the move is legal."""
         if not may_move(old, new, retry=retry):
             return False
-        params = {"submission_id": submission_id, "old": old, "new": new, "retry": retry}
-        return bool(self._ask(statement("submission_moved"), params))
+        return bool(self._moved([submission_id], [old], [new], retry=retry))
 
-    def ask(self, submission_id: UUID, *, cancel: bool | None = None, hold: bool | None = None) -> None:
+    def moved_many(self, moves: Sequence[tuple[Submission, SubmissionState]]) -> dict[UUID, datetime | None]:
+        """Move many, each where it still stands as it is given and the move is legal."""
+        legal = [(one, new) for one, new in moves if may_move(one.state, new)]
+        if not legal:
+            return {}
+        ids, olds = [one.submission_id for one, _ in legal], [one.state for one, _ in legal]
+        return self._moved(ids, olds, [new for _, new in legal], retry=False)
+
+    def _moved(
+        self, ids: list[UUID], olds: list[SubmissionState], news: list[SubmissionState], *, retry: bool
+    ) -> dict[UUID, datetime | None]:
+        params = {
+            "submission_ids": ids,
+            "olds": [old.value for old in olds],
+            "news": [new.value for new in news],
+            "retry": retry,
+        }
+        rows = self._ask(statement("submission_moved"), params)
+        return {row[0]: None if row[1] is None else utc(row[1]) for row in rows}
+
+    def ask(self, submission_id: UUID, *, cancel: bool | None = None, hold: bool | None = None) -> bool:
         """Note a client's wish."""
-        self._ask(statement("submission_ask"), {"submission_id": submission_id, "cancel": cancel, "hold": hold})
+        params = {"submission_id": submission_id, "cancel": cancel, "hold": hold}
+        return bool(self._ask(statement("submission_ask"), params))
 
     def close(self) -> None:
         """Give the connections back."""
@@ -168,7 +199,28 @@ def _submission(row: tuple[Any, ...]) -> Submission:
         overdue=row[13],
         made=row[14],
         refused=row[15],
-        cancel_asked=row[16],
+        cancelling_for=row[16],
         hold_asked=row[17],
         finished_at=None if row[18] is None else utc(row[18]),
+        retried=row[19],
+        callback_url=row[20],
     )
+
+
+def _row(new: UUID, request: SubmissionRequest, window: int, window_days: float) -> dict[str, Any]:
+    return {
+        "submission_id": new,
+        "identity": request.identity,
+        "window": window,
+        "user": request.user,
+        "dag_id": request.pipeline,
+        "run_id": run_id_of(request.identity, window),
+        "key": request.key,
+        "window_s": window_days * DAY,
+        "request_fp": request.fingerprint,
+        "input": json.dumps(request.input, separators=(",", ":"), allow_nan=False).encode(),
+        "labels": Jsonb(dict(request.labels)),
+        "priority": request.priority,
+        "deadline": request.deadline,
+        "callback_url": request.callback_url,
+    }

@@ -301,7 +301,7 @@ def test_a_take_over_opens_a_finished_execution_again(world: World) -> None:
     ("state", "result"),
     [
         (ExecutionState.RUNNING, None),
-        (ExecutionState.CANCELLED, None),
+        (ExecutionState.CANCELLED, Stored(inline=b"1")),
         (ExecutionState.FAILED, Stored(inline=b"1")),
         (ExecutionState.PAUSED, Stored(inline=b"1")),
     ],

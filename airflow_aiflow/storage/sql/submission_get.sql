@@ -1,6 +1,7 @@
 select
     submission_id, submitted_by, dag_id, run_id, key, "window", request_fp, input, labels, priority, state::text,
     created_at, deadline, coalesce(deadline <= clock_timestamp(), false), made_at is not null, refused,
-    cancel_asked_at is not null, hold_asked_at is not null, finished_at
+    extract(epoch from clock_timestamp() - cancel_asked_at)::double precision, hold_asked_at is not null, finished_at,
+    retried_at is not null, callback_url
 from aiflow.submission
 where submission_id = %(submission_id)s

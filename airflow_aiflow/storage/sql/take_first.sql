@@ -39,5 +39,13 @@ select
     ) as siblings,
     false as failed_over,
     false as requeued,
-    %(max_tries)s::integer as round
+    %(max_tries)s::integer as round,
+    (
+        select case when s.cancel_asked_at is not null then 'cancel' when s.hold_asked_at is not null then 'hold' end
+        from aiflow.submission s
+        where
+            hashtextextended(s.dag_id, 0) = hashtextextended(%(dag_id)s, 0)
+            and hashtextextended(s.run_id, 0) = hashtextextended(%(run_id)s, 0)
+            and s.dag_id = %(dag_id)s and s.run_id = %(run_id)s and s.finished_at is null
+    ) as asked
 from up

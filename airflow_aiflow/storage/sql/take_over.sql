@@ -117,7 +117,15 @@ select
             ),
             (select a.max_tries from aiflow.attempt a where a.execution_id = up.execution_id order by a.fence limit 1)
         )
-    end as round
+    end as round,
+    (
+        select case when s.cancel_asked_at is not null then 'cancel' when s.hold_asked_at is not null then 'hold' end
+        from aiflow.submission s
+        where
+            hashtextextended(s.dag_id, 0) = hashtextextended(%(dag_id)s, 0)
+            and hashtextextended(s.run_id, 0) = hashtextextended(%(run_id)s, 0)
+            and s.dag_id = %(dag_id)s and s.run_id = %(run_id)s and s.finished_at is null
+    ) as asked
 from up
 cross join lateral (
     select exists (select from mark m where m.state = 'consumed') as requeued, w.max_tries from was w

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 import pytest
@@ -17,6 +17,7 @@ from airflow_aiflow.api.event_hub import EventHub
 from airflow_aiflow.api.event_routes import EventRoutes
 from airflow_aiflow.api.following import Following
 from airflow_aiflow.api.problem import install
+from airflow_aiflow.api.socket_routes import SocketRoutes
 from airflow_aiflow.api.submission_routes import SubmissionRoutes
 from airflow_aiflow.durable.submission import Submission
 from airflow_aiflow.durable.submitting import SubmissionService
@@ -35,6 +36,7 @@ BODY = {"pipeline": "answer", "input": {"question": "why?"}, "idempotency_key": 
 @dataclass
 class FakeRun:
     state: str = "queued"
+    held: bool = False
 
 
 @dataclass
@@ -44,6 +46,10 @@ class FakeRuns:
     runs: dict[str, FakeRun] = field(default_factory=dict)
     results: dict[str, Any] = field(default_factory=dict)
     cleared: list[tuple[str, bool]] = field(default_factory=list)
+    #: What was brought back by each release, and kept at work by each stop.
+    released: list[list[tuple[str, int]]] = field(default_factory=list)
+    kept: list[list[tuple[str, int]]] = field(default_factory=list)
+    asked: int = 0
     away: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -62,6 +68,22 @@ class FakeRuns:
 
     def look(self, submission: Submission) -> FakeRun | None:
         return self.runs.get(submission.run_id)
+
+    def look_many(self, submissions: Sequence[Submission]) -> dict[tuple[str, str], FakeRun]:
+        self.asked += 1
+        return {one.run: self.runs[one.run_id] for one in submissions if one.run_id in self.runs}
+
+    def hold(self, submission: Submission) -> None:
+        self.runs[submission.run_id].held = True
+
+    def release(self, submission: Submission, waiting: Collection[tuple[str, int]]) -> None:
+        self.runs[submission.run_id].held = False
+        self.released.append(sorted(waiting))
+
+    def stop(self, submission: Submission, keep: Collection[tuple[str, int]]) -> bool:
+        self.runs[submission.run_id].held = False
+        self.kept.append(sorted(keep))
+        return bool(keep)
 
     def end(self, submission: Submission) -> None:
         if submission.run_id in self.runs:
@@ -105,11 +127,18 @@ class World:
         app = FastAPI()
         install(app)
         app.include_router(SubmissionRoutes(lambda: self.service, self.wait).router())
-        app.include_router(EventRoutes(Following(lambda: self.service, self.hub)).router())
+        follows = Following(lambda: self.service, self.hub)
+        app.include_router(EventRoutes(follows).router())
+        app.include_router(SocketRoutes(follows).router())
         app.dependency_overrides[rights.signed_in] = lambda: self.user
         self.server = server = FastAPI()
         server.mount("/aiflow", app)  # as Airflow's API server does
         self.client = TestClient(server, raise_server_exceptions=False)
+
+    def sql(self, text: LiteralString) -> None:
+        """Change the ledger as no client could."""
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            connection.execute(text)
 
     async def wait(self, seconds: float) -> None:
         self.waits.append(seconds)
@@ -130,7 +159,8 @@ def migrated(postgres_server: PostgresServer) -> str:
 def world(migrated: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     with psycopg.connect(migrated, autocommit=True) as connection:
         connection.execute(
-            "truncate aiflow.submission, aiflow.execution, aiflow.attempt, aiflow.lease, aiflow.event cascade"
+            "truncate aiflow.submission, aiflow.submit_pace, aiflow.callback, aiflow.upload, aiflow.execution, "
+            "aiflow.attempt, aiflow.lease, aiflow.event, aiflow.step, aiflow.effect, aiflow.intent cascade"
         )
     made = World(migrated)
 

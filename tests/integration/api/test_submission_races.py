@@ -22,7 +22,7 @@ def _die_after_making(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(world.submissions, "made", killed)
 
 
-def test_a_run_made_by_a_killed_server_is_not_called_cancelled_after_its_deadline(
+def test_a_run_made_by_a_killed_server_is_called_cancelled_after_its_deadline_once_it_is_ended(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
@@ -32,7 +32,9 @@ def test_a_run_made_by_a_killed_server_is_not_called_cancelled_after_its_deadlin
     with psycopg.connect(world.dsn, autocommit=True) as connection:
         connection.execute("update aiflow.submission set deadline = clock_timestamp()")
     assert world.service.heal(older_than=0) == 1
-    assert world.client.get(one["links"]["self"]).json()["state"] == "running"
+    assert world.runs.runs[one["run_id"]].state == "running"
+    assert world.client.get(one["links"]["self"]).json()["state"] == "cancelled"
+    assert world.runs.runs[one["run_id"]].state == "failed"
 
 
 def test_a_run_made_by_a_killed_server_for_one_cancelled_meanwhile_is_ended(

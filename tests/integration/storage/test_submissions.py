@@ -136,11 +136,15 @@ def test_the_outbox_is_read_by_priority_and_age_until_the_run_is_made(submission
 
 def test_wishes_are_kept_until_the_end(submissions: PostgresSubmissions) -> None:
     one, _ = submit(submissions)
-    submissions.ask(one.submission_id, hold=True)
-    submissions.ask(one.submission_id, cancel=True)
+    assert submissions.ask(one.submission_id, hold=True)
     found = submissions.get(one.submission_id)
     assert found is not None
-    assert (found.cancel_asked, found.hold_asked) == (True, True)
+    assert (found.cancel_asked, found.hold_asked) == (False, True)
+    assert submissions.ask(one.submission_id, cancel=True)
+    assert not submissions.ask(one.submission_id, hold=True), "a cancel is final"
+    found = submissions.get(one.submission_id)
+    assert found is not None
+    assert (found.cancel_asked, found.hold_asked) == (True, False)
     submissions.ask(one.submission_id, hold=False)
     found = submissions.get(one.submission_id)
     assert found is not None

@@ -23,7 +23,7 @@ def test_a_run_that_is_ended_for_a_client_stands_in_the_audit_log_as_a_persons_w
 ) -> None:
     """Else recovery takes the task that was ended for one that died, and runs what was cancelled."""
     done: list[Any] = []
-    run = SimpleNamespace(state="running")
+    run = SimpleNamespace(state="running", run_after=datetime.now(UTC))
     session = SimpleNamespace(scalar=lambda _query: run, add=done.append)
 
     @contextmanager
@@ -64,5 +64,5 @@ def _submission() -> Submission:
         state=SubmissionState.RUNNING,
         created_at=datetime.now(UTC),
         made=True,
-        cancel_asked=True,
+        cancelling_for=0.0,
     )

@@ -1,0 +1,79 @@
+"""
+What an API server does by itself, every few seconds: make runs that were left unmade, bring on what was cancelled, note
+ends that somebody is to be told of, tell them.
+
+Every worker of every server does so; each step may be taken twice. Where no server lives, recovery does the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi.concurrency import run_in_threadpool
+
+log = logging.getLogger(__name__)
+
+#: Seconds between two rounds: a cancelled run waits for one of them after its last step.
+ROUND_SECONDS = 2.0
+
+#: Seconds that the server which wrote a row gets to make its run.
+LEFT_SECONDS = 10.0
+
+#: Seconds after a round that failed: the ledger may be away, or not configured at all.
+AFTER_FAULT = 30.0
+
+
+def rounds(go: Callable[[], None], wait: Callable[[float], Awaitable[None]] = asyncio.sleep) -> Any:
+    """
+    Make the lifespan of an app that goes its rounds.
+
+    :param go: one round, in a thread.
+    :param wait: waits some seconds.
+    """
+
+    @asynccontextmanager
+    async def lifespan(_app: object) -> AsyncIterator[None]:
+        task = asyncio.get_running_loop().create_task(_go_on(go, wait))
+        try:
+            yield
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    return lifespan
+
+
+async def _go_on(go: Callable[[], None], wait: Callable[[float], Awaitable[None]]) -> None:
+    told = ""
+    while True:
+        pause = ROUND_SECONDS
+        try:
+            await run_in_threadpool(go)
+            told = ""
+        except Exception as error:  # the next round makes up for it
+            pause = AFTER_FAULT
+            if str(error) != told:  # once, not for ever
+                told = str(error)
+                log.warning("aiflow: this server's rounds wait: %s", error)
+        await wait(pause)
+
+
+def one_round() -> None:
+    """Go one round, with what this deployment has configured."""
+    from airflow_aiflow.api.serving_submissions import service
+    from airflow_aiflow.config import callback_rules
+    from airflow_aiflow.hooks.aiflow import AiflowHook
+    from airflow_aiflow.hooks.callback_post import CallbackPost, deliver_due
+
+    ours = service()
+    ours.heal(older_than=LEFT_SECONDS)
+    ours.press_on()
+    rules = callback_rules()
+    if rules is not None:
+        deliver_due(AiflowHook().callbacks(), rules, CallbackPost())
