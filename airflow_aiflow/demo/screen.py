@@ -98,7 +98,7 @@ class Screen:
         if outcome.report is not None:
             self.say(f"report    {outcome.report}")
             self.say(f"table     {outcome.table}")
-        self.say(f"Airflow   {outcome.ui if kept else 'ends now; with --keep it stays, with the run in its UI'}")
+        self.say(f"timeline  {outcome.ui if kept else 'ends now with Airflow; with --keep both stay'}")
         if outcome.victim == "worker":
             self.say("The run's retries are 0: Airflow alone ends it as failed. Recovery burns none to bring it back.")
         for line in outcome.broken():
