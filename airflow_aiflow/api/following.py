@@ -23,6 +23,9 @@ from airflow_aiflow.durable.submitting import SubmissionService
 #: Seconds of silence after which a client is told that nothing was lost: proxies close silent connections.
 QUIET_SECONDS = 15.0
 
+#: Seconds after which a client has to come again, which it does by itself: a right that was taken away ends by then.
+LONGEST_SECONDS = 3600.0
+
 
 @dataclass(frozen=True, slots=True)
 class EventTold:
@@ -116,7 +119,7 @@ class Following:
         :param wait: seconds after which to end, or as soon as there was something to tell; ``None``: not before.
         """
         way, clock = _Way(submissions, cursor.copy()), asyncio.get_running_loop().time
-        until = None if wait is None else clock() + wait
+        until, last = None if wait is None else clock() + wait, clock() + LONGEST_SECONDS
         async with self._hub.stream(list(way.by_run), cursor) as stream:
             while True:
                 left = QUIET_SECONDS if until is None else max(0.0, min(QUIET_SECONDS, until - clock()))
@@ -136,6 +139,8 @@ class Following:
                 if not news and not moved:
                     yield Quiet()
                 if until is not None and not stream.late and (news or (known and moved) or clock() >= until):
+                    return
+                if clock() >= last:
                     return
 
     async def _moved(self, way: _Way, stream: Stream) -> list[StateTold]:
