@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from airflow_aiflow.demo.documents import Reading, read_documents
-from airflow_aiflow.demo.follow import DAG, Follower
+from airflow_aiflow.demo.follow import DAG, TASK, Follower
 from airflow_aiflow.demo.home import claimed, prepare_home
 from airflow_aiflow.demo.kill import Victim
 from airflow_aiflow.demo.outcome import Outcome
@@ -25,6 +25,7 @@ from airflow_aiflow.exceptions import AiflowConfigError
 from airflow_aiflow.local.fault import Fault
 from airflow_aiflow.local.stack import Stack, StackPlan
 from airflow_aiflow.storage.artifacts_connection import PlainConnection, artifact_store
+from airflow_aiflow.ui.routes import TASK_ROUTE
 
 #: Seconds that the stand-in takes for an answer: less than a real model, and long enough for a kill to meet calls.
 ANSWER_SECONDS = 0.15
@@ -127,7 +128,7 @@ class Demo:
         client.wait_for_dag(DAG)
         triggered = time.monotonic()
         run_id = client.trigger(DAG, {"folder": self._folder, "limit": self._options.limit, "model": self._model})
-        screen.say(f"run {run_id} of {DAG}: {stack.airflow.url}/dags/{DAG}/runs/{run_id}")
+        screen.say(f"run {run_id} of {DAG}, its timeline: {self._timeline(run_id)}")
         documents = len(self._reading.documents)
         with Follower(stack.postgres.dsn(), run_id) as follower, screen.open(self._pages + documents):
             watched = Watch(
@@ -171,10 +172,14 @@ class Demo:
             cost=None if last is None or last.cost is None else float(last.cost),
             report=reports.get("report"),
             table=reports.get("table"),
-            ui=f"{stack.airflow.url}/dags/{DAG}/runs/{run_id}",
+            ui=self._timeline(run_id),
             run_id=run_id,
             victim=self._options.victim,
         )
+
+    def _timeline(self, run_id: str) -> str:
+        """Give the address of the page that shows what was killed and what went on."""
+        return f"{self.stack.airflow.url}/dags/{DAG}/runs/{run_id}/tasks/{TASK}/plugin/{TASK_ROUTE}"
 
     def _fetch_reports(self, result: bytes) -> dict[str, str]:
         """Write the artifacts that the task returned to files that a person can open."""

@@ -56,7 +56,7 @@ ALLOWED: dict[str, set[str]] = {
     "ui": set(),
     "plugin": DOMAIN | {"api", "config", "hooks", "links", "runtime", "ui", "xcom"},
     "local": DOMAIN | {"storage"},
-    "demo": WORK | {"local"},
+    "demo": WORK | {"local", "ui"},  # tells the address of a page
     "client": set(),  # users' programs have it without anything else of ours
     # hooks: Airflow's REST API, without Airflow
     "cli": WORK | {"client", "config", "hooks", "local", "demo", "recovery"},

@@ -73,7 +73,7 @@ def test_the_table_is_readable_without_a_terminal() -> None:
     assert "\x1b" not in shown.getvalue()
     assert "report    r.html" in lines
     assert "the answers it had at each kill, 392 in all" in shown.getvalue()
-    assert "with --keep it stays" in lines[-1]
+    assert "with --keep both stay" in lines[-1]
 
 
 LOST = replace(
