@@ -74,6 +74,7 @@ class RecoveryPolicy:
     :param lost_after: time that Airflow gets to bring a paused execution back.
     :param queued_after: time that a queued task gets to start.
     :param paused_dags: whether tasks of paused DAGs are requeued.
+    :param reuse_kept: age from which on a result is not found by other runs any more.
     """
 
     stall_floor: float = 600.0
@@ -90,6 +91,7 @@ class RecoveryPolicy:
     lost_after: float = 60.0
     queued_after: float = 600.0
     paused_dags: bool = False
+    reuse_kept: float = 30 * 86_400.0
 
 
 def tier(word: Recovery, history: History) -> Recovery:

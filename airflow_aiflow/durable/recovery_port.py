@@ -111,6 +111,14 @@ class RecoveryLedger(Protocol):
     def alerted(self, numbers: Iterable[int]) -> None:
         """Note that these incidents were told."""
 
+    def reap_reuse(self, age: float) -> int:
+        """
+        Forget where results lie that no run may ask for any more; a part of them at each call, over time all.
+
+        :param age: seconds; what is older goes. Results themselves stay.
+        :return: how many.
+        """
+
     def knows_dag(self, dag_ids: Collection[str]) -> Collection[str]:
         """Say which of these DAGs have executions: others are none of our business."""
 

@@ -57,6 +57,7 @@ class LedgerDouble:
         self.states: dict[int, str] = {}
         self.notes: list[tuple[ExecutionId, Decision]] = []
         self.told: list[Incident] = []
+        self.reaped: list[float] = []
         self.abandoned: list[ExecutionId] = []
         self.heard_of: list[ExecutionId] = []
         self.noted_before: set[tuple[ExecutionId, StallKind]] = set()
@@ -119,6 +120,10 @@ class LedgerDouble:
 
     def abandon(self, stall: Stall) -> int:
         self.abandoned.append(stall.execution)
+        return 0
+
+    def reap_reuse(self, age: float) -> int:
+        self.reaped.append(age)
         return 0
 
     def unalerted(self, limit: int = 100) -> Sequence[Incident]:

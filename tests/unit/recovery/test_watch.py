@@ -17,7 +17,7 @@ from airflow_aiflow.durable.stall import Leave, Requeue, StallKind
 from airflow_aiflow.exceptions import AiflowConfigError, AirflowRefusedError, LedgerUnavailableError
 from airflow_aiflow.hooks import recovering
 from airflow_aiflow.recovery.outside import MOST_RUNS, Outside
-from airflow_aiflow.recovery.watch import IDLE_EVERY, OUTSIDE_EVERY, TELL_EVERY, Watch
+from airflow_aiflow.recovery.watch import IDLE_EVERY, OUTSIDE_EVERY, REAP_EVERY, TELL_EVERY, Watch
 from airflow_aiflow.runtime.process import start_time, this_owner
 from airflow_aiflow.triggers import zombie
 from airflow_aiflow.triggers.zombie import ZombieRunTrigger
@@ -309,3 +309,15 @@ def test_the_arguments_of_a_trigger_are_plain() -> None:
     kwargs = cast("Any", sensor.start_trigger_args).trigger_kwargs
     assert ZombieRunTrigger(**kwargs).serialize()[1] == kwargs
     assert kwargs["policy"] == {"max_recoveries": 3}
+
+
+def test_what_nobody_may_reuse_any_more_is_forgotten_step_by_step() -> None:
+    ledger = LedgerDouble()
+    watch, time = watching(ledger, AirflowDouble())
+    watch.finds()
+    assert ledger.reaped == []
+    for _ in range(2):
+        time.now += REAP_EVERY
+        watch.finds()
+    watch.finds()
+    assert ledger.reaped == [RecoveryPolicy().reuse_kept] * 2
