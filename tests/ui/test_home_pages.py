@@ -49,8 +49,15 @@ def runs(teller: Teller) -> dict[str, Told]:
     return found
 
 
-@pytest.mark.parametrize("size", [(1280, 900), (800, 600)], ids=["wide", "narrow"])
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize(
+    ("theme", "size"),
+    [
+        ("light", (1280, 900)),
+        pytest.param("light", (800, 600), marks=pytest.mark.ui_all),
+        pytest.param("dark", (1280, 900), marks=pytest.mark.ui_all),
+        pytest.param("dark", (800, 600), marks=pytest.mark.ui_all),
+    ],
+)
 def test_each_page_shows_what_happened(person: Enter, runs: dict[str, Told], theme: str, size: tuple[int, int]) -> None:
     admin = person(theme=theme, size=size)
     for path, words in PAGES.items():
@@ -66,6 +73,7 @@ def test_each_page_shows_what_happened(person: Enter, runs: dict[str, Told], the
         assert not wide, f"{name} is wider than the window"
 
 
+@pytest.mark.ui_all
 def test_savings_come_first(person: Enter, runs: dict[str, Told]) -> None:
     page = person().go("plugin/aiflow/overview")
     # The sums are behind by half a minute, for rows of transactions that were open meanwhile.
@@ -76,6 +84,7 @@ def test_savings_come_first(person: Enter, runs: dict[str, Told]) -> None:
     expect(page.get_by_role("main").last).to_contain_text("the last 30 days")
 
 
+@pytest.mark.ui_all
 def test_items_that_failed_run_once_more(person: Enter, teller: Teller, runs: dict[str, Told]) -> None:
     one = runs["import"]
     page = person().go("plugin/aiflow/batches")
@@ -91,6 +100,7 @@ def test_items_that_failed_run_once_more(person: Enter, teller: Teller, runs: di
     assert teller.ended(one) == "success"
 
 
+@pytest.mark.ui_all
 def test_a_clear_is_previewed_and_done(person: Enter, teller: Teller, runs: dict[str, Told]) -> None:
     one = runs["review"]
     admin = person()
@@ -117,6 +127,7 @@ def test_a_clear_is_previewed_and_done(person: Enter, teller: Teller, runs: dict
     assert (one.folder / "booked.txt").read_text() == "booked\n"
 
 
+@pytest.mark.ui_all
 def test_a_broken_connection_shows_and_heals(person: Enter, runs: dict[str, Told]) -> None:
     admin = person()
     page = admin.go("plugin/aiflow/inbox")
@@ -132,6 +143,7 @@ def test_a_broken_connection_shows_and_heals(person: Enter, runs: dict[str, Told
     admin.problems.clear()  # the browser complains of each request that it could not send
 
 
+@pytest.mark.ui_all
 def test_a_session_that_ended_asks_to_sign_in(person: Enter, runs: dict[str, Told]) -> None:
     admin = person()
     page = admin.go("plugin/aiflow/inbox")

@@ -26,8 +26,8 @@ export function AnswersList() {
               h(
                 "span",
                 {},
-                `#${item.number} ${KINDS[/** @type {keyof typeof KINDS} */ (item.what)] ?? ""} `,
-                item.effect ? h("strong", {}, item.effect.name) : item.subject,
+                `#${item.number} `,
+                item.effect ? h("strong", { title: KINDS[/** @type {keyof typeof KINDS} */ (item.what)] }, item.effect.name) : item.subject,
                 item.effect?.key ? h("span", { className: "aif-mono" }, ` ${item.effect.key}`) : null,
               ),
               h(Place, { execution: item.execution }),

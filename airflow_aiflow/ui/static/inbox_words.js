@@ -185,7 +185,7 @@ export function readableRequest(request) {
   const named = typeof value.arguments === "object" && value.arguments !== null && typeof value.function === "string";
   const rows = Object.entries(/** @type {object} */ (named ? value.arguments : value));
   return {
-    call: named ? String(value.function) : null,
+    call: named ? String(value.function).split(".<locals>.").slice(-1)[0] : null,
     rows: rows.map(([name, each]) => [name, written(each)]),
   };
 }

@@ -81,6 +81,7 @@ test("a request is laid out for reading", () => {
     call: "pay", rows: [["number", "4711"], ["cents", "11800"], ["to", '[\n  "a"\n]']],
   });
   assert.deepEqual(readableRequest("(not readable here)"), { call: null, rows: [["", "(not readable here)"]] });
+  assert.equal(readableRequest({ function: "pay.py.<locals>.charge", arguments: {} }).call, "charge");
   assert.equal(readableRequest(null), null);
 });
 
