@@ -154,7 +154,15 @@ export function SidePanel({ title, onClose, children }) {
 export function Dialog({ title, open, onClose, wide, children }) {
   const element = useRef(/** @type {HTMLDialogElement | null} */ (null));
   useLayoutEffect(() => {
-    if (open && element.current && !element.current.open) element.current.showModal();
+    const shown = element.current;
+    if (!open || !shown) return undefined;
+    const before = document.activeElement;
+    if (!shown.open) shown.showModal();
+    return () => {
+      // Removed from the page without it, a dialog gives the focus to nobody.
+      shown.close();
+      if (before instanceof HTMLElement && before.isConnected) before.focus({ preventScroll: true });
+    };
   }, [open]);
   if (!open) return null;
   return h(
