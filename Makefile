@@ -43,7 +43,11 @@ demo: ## start the whole stack, kill a run half way and watch it resume
 	$(call prepare,demo)
 	@$(BIN)/aiflow demo $(ARGS)
 
-test: ## run the tests, the fast ones first
+demo-batch: ## embed every paragraph installed here, killed twice; then a second night in which 3 % changed
+	$(call prepare,demo)
+	@$(BIN)/aiflow demo-batch $(ARGS)
+
+test: ## run the tests, the fast ones first; all of them in two processes, those with a stack in one
 	$(call prepare,dev)
 	@$(BIN)/python -m pytest $(ARGS)
 

@@ -48,13 +48,16 @@ class Follower:
 
     :param dsn: of the ledger.
     :param run_id: the run.
+    :param dag: its DAG.
+    :param task: the task that is followed.
+    :param first: name of the steps that ``Progress.pages`` counts.
     """
 
-    def __init__(self, dsn: str, run_id: str) -> None:
+    def __init__(self, dsn: str, run_id: str, *, dag: str = DAG, task: str = TASK, first: str = PAGE) -> None:
         import psycopg
 
         self._connection = psycopg.connect(dsn, autocommit=True)
-        self._run: dict[str, Any] = {"dag_id": DAG, "task_id": TASK, "run_id": run_id, "first": PAGE, "then": ASSESS}
+        self._run: dict[str, Any] = {"dag_id": dag, "task_id": task, "run_id": run_id, "first": first, "then": ASSESS}
 
     def __enter__(self) -> Self:
         return self
@@ -75,6 +78,10 @@ class Follower:
             return None
         state, fence, attempt, owner, *facts = row
         return Progress(state, fence, attempt, Owner.from_plain(owner), *facts)
+
+    def reused_from(self) -> dict[str, int]:
+        """Count the results that the run took from other runs, by the other run's id."""
+        return dict(self._connection.execute(statement("reused_of_run"), self._run).fetchall())
 
     def found_ago(self, fence: int) -> float | None:
         """

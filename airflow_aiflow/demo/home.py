@@ -51,12 +51,13 @@ def claimed(home: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def prepare_home(home: Path, *, retries: int | None = None) -> Path:
+def prepare_home(home: Path, *, retries: int | None = None, dag: str = DAG_FILE) -> Path:
     """
     Empty or make the folder, and put the DAG into it.
 
     :param home: the folder.
     :param retries: of the task in this copy of the DAG; ``None``: as they stand there.
+    :param dag: name of the DAG's file.
     :return: the folder of DAG files.
     :raises StackError: a demo is running there, the folder is somebody else's, or it can't be made.
     """
@@ -69,11 +70,11 @@ def prepare_home(home: Path, *, retries: int | None = None) -> Path:
                 pid_file.end_left(left, ask=signal.SIGTERM, grace=GRACE)
             _empty(home)
         home.mkdir(parents=True, mode=0o700, exist_ok=True)
-        (home / MARK).write_text("`aiflow demo` empties this folder at its start.\n")
+        (home / MARK).write_text("`aiflow demo` and `aiflow demo-batch` empty this folder at their start.\n")
         dags = home / "dags"
         dags.mkdir()
-        text = dag_file().read_text(encoding="utf-8")
-        (dags / DAG_FILE).write_text(text if retries is None else _with_retries(text, retries), encoding="utf-8")
+        text = dag_file(dag).read_text(encoding="utf-8")
+        (dags / dag).write_text(text if retries is None else _with_retries(text, retries), encoding="utf-8")
     except OSError as error:
         raise _unusable(home, error) from error
     return dags
@@ -99,15 +100,16 @@ def _unusable(home: Path, error: OSError) -> StackError:
     return StackError(f"{home} can't be used for the demo ({error.strerror}): give another --home")
 
 
-def dag_file() -> Path:
+def dag_file(name: str = DAG_FILE) -> Path:
     """
-    Find the demo's DAG file: beside the package in a clone, inside it in an installed wheel.
+    Find a demo's DAG file: beside the package in a clone, inside it in an installed wheel.
 
+    :param name: the file's.
     :raises StackError: it is not there.
     """
     here = Path(__file__).parent
-    places = (here.parents[1] / "dags" / DAG_FILE, here / DAG_FILE)
+    places = (here.parents[1] / "dags" / name, here / name)
     for place in places:
         if place.is_file():
             return place
-    raise StackError(f"the demo's DAG file is missing: put {DAG_FILE} from the project's dags/ at {places[0]}")
+    raise StackError(f"the demo's DAG file is missing: put {name} from the project's dags/ at {places[0]}")

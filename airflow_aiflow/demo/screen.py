@@ -33,19 +33,21 @@ class Screen:
         self._bar: Progress | None = None
         self._total = 0
         self._next_line = 0
+        self._things = "model calls"
 
     def say(self, line: str) -> None:
         """Print one line; a bar stays below it."""
         # Never broken by us: an address that goes over two lines can't be clicked or copied.
         self._console.print(line, soft_wrap=True)
 
-    def open(self, total: int) -> Self:
+    def open(self, total: int, things: str = "model calls") -> Self:
         """
         Begin to show progress.
 
-        :param total: model calls that the run needs.
+        :param total: how many there are to be recorded.
+        :param things: what is counted.
         """
-        self._total = total
+        self._total, self._things, self._next_line = total, things, 0
         if self._console.is_terminal:
             columns = (TextColumn("{task.description}"), BarColumn(40), MofNCompleteColumn(), TimeElapsedColumn())
             self._bar = Progress(*columns, console=self._console)
@@ -68,7 +70,7 @@ class Screen:
         """
         Show how far the run is.
 
-        :param done: model calls whose answer is recorded.
+        :param done: how many are recorded.
         :param what: what is going on.
         """
         if self._bar is not None:
@@ -77,7 +79,16 @@ class Screen:
         percent = 100 * done // max(1, self._total)
         if percent >= self._next_line and done:
             self._next_line = percent // LINE_EVERY * LINE_EVERY + LINE_EVERY
-            self.say(f"  {what}: {done} of {self._total} model calls recorded")
+            self.say(f"  {what}: {done} of {self._total} {self._things} recorded")
+
+    def table(self, table: Table) -> None:
+        """
+        Print a table below an empty line.
+
+        :param table: what was counted.
+        """
+        self.say("")
+        self._console.print(table)
 
     def result(self, outcome: Outcome, *, kept: bool = False) -> None:
         """

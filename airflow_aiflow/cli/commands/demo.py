@@ -41,7 +41,7 @@ def add_parser(subparsers: Any) -> None:
         metavar="DIR",
         help="folder of .txt, .md and .pdf documents (default: the licence texts of the installed distributions)",
     )
-    parser.add_argument("--limit", type=_count, metavar="N", help="read at most N documents")
+    parser.add_argument("--limit", type=count, metavar="N", help="read at most N documents")
     parser.add_argument(
         "--kill-at", default=KILL_AT, metavar="PERCENT", help="when to kill, in percent of the pages: 60 or 5,30,60,90"
     )
@@ -65,7 +65,13 @@ def add_parser(subparsers: Any) -> None:
     parser.set_defaults(run=run)
 
 
-def _count(text: str) -> int:
+def count(text: str) -> int:
+    """
+    Read a number of a command line.
+
+    :param text: as it was typed.
+    :raises argparse.ArgumentTypeError: if it is none from 1.
+    """
     if not text.isascii() or not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no number from 1")
     return int(text)
@@ -87,7 +93,7 @@ def run(options: argparse.Namespace) -> int:
     points = read_kill_points(options.kill_at, options.kill)
     wanted = DemoOptions(options.home, options.input, options.limit, points, options.llm_conn_id, began, options.kill)
     demo = Demo(wanted, screen)
-    with _stoppable(), demo:
+    with stoppable(), demo:
         try:
             outcome = demo.run()
             _show(options, outcome, screen)
@@ -97,17 +103,17 @@ def run(options: argparse.Namespace) -> int:
                 with contextlib.suppress(Stopped):
                     demo.stay()
         finally:
-            _ignore_signals()
+            ignore_signals()
             screen.say("stopping the stack")
     return FINDING if list(outcome.broken()) else OK
 
 
 @contextlib.contextmanager
-def _stoppable() -> Iterator[None]:
+def stoppable() -> Iterator[None]:
     """Let the first signal raise, and none break into the stack's own end."""
 
     def stop(number: int, frame: object) -> None:
-        _ignore_signals()
+        ignore_signals()
         raise Stopped
 
     before = {number: signal.getsignal(number) for number in ENDS}
@@ -122,7 +128,8 @@ def _stoppable() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _ignore_signals() -> None:
+def ignore_signals() -> None:
+    """Let no further signal break into the stack's end."""
     for number in ENDS:
         signal.signal(number, signal.SIG_IGN)
 
