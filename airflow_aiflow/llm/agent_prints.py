@@ -150,12 +150,16 @@ def plain_settings(settings: Mapping[str, Any] | None) -> dict[str, Any]:
 
 def plain_data(value: Any) -> Any:
     """
-    Write anything as JSON data: sets in order, and what has no such form by the name of its class.
+    Write part of a request as JSON data, sets in order.
 
-    :param value: of a setting, a tool's schema, a result's metadata.
+    :param value: of a setting, or of a tool's schema.
+    :raises StepInputError: if it has no JSON form: two that have none would look alike.
     """
     from pydantic_core import to_jsonable_python
 
     if isinstance(value, set | frozenset):
         return sorted(map(plain_data, value), key=repr)
-    return to_jsonable_python(value, bytes_mode="base64", fallback=lambda other: f"<{type(other).__qualname__}>")
+    try:
+        return to_jsonable_python(value, bytes_mode="base64")
+    except ValueError as error:
+        raise StepInputError(f"a setting or tool of the agent's request can't be compared: {error}") from error

@@ -160,10 +160,9 @@ def leaves(model: Model) -> list[Model]:
 
     :param model: of any kind.
     """
-    inner: Sequence[Model] = getattr(model, "models", ())
-    wrapped: Model | None = getattr(model, "wrapped", None)
-    inner = [*inner] if isinstance(inner, list | tuple) else []
-    below = [*inner, *([] if wrapped is None else [wrapped])]
+    # A wrapper forwards what it has not to the model inside it, so its own attributes are looked at alone.
+    own = vars(model)
+    below = [own["wrapped"]] if "wrapped" in own else own.get("models", ())
     return [leaf for each in below for leaf in leaves(each)] or [model]
 
 

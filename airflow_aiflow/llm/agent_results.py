@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from airflow_aiflow.exceptions import PayloadDecodeError, PayloadEncodeError
-from airflow_aiflow.llm.agent_prints import dump_message, plain_data
+from airflow_aiflow.llm.agent_prints import dump_message
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -59,6 +59,7 @@ async def pack_tool(call: Coroutine[Any, Any, Any]) -> dict[str, Any]:
     """
     from pydantic_ai.exceptions import ModelRetry, ToolFailed
     from pydantic_ai.messages import ToolReturn
+    from pydantic_core import to_jsonable_python
 
     try:
         value = await call
@@ -71,7 +72,7 @@ async def pack_tool(call: Coroutine[Any, Any, Any]) -> dict[str, Any]:
     return {
         "value": _content(value.return_value),
         "content": None if value.content is None else _content(value.content),
-        "metadata": plain_data(value.metadata),
+        "metadata": to_jsonable_python(value.metadata, bytes_mode="base64", fallback=repr),
         "tools": value.tools,
     }
 
@@ -103,11 +104,37 @@ def _content(value: Any) -> dict[str, Any]:
     if _has_files(value):
         return {"files": dump_message(ModelRequest(parts=[ToolReturnPart(PART[0], value, PART[1])]))}
     try:
-        return {"json": to_jsonable_python(value, bytes_mode="base64")}
+        return {"json": to_jsonable_python(value, bytes_mode="base64", fallback=_numbers)}
     except ValueError as error:
         raise PayloadEncodeError(
-            "", f"a tool's result can't be written as JSON, as the model reads it: {error}"
+            _where(value), f"a tool's result must have a JSON form, as models read it: {error}"
         ) from error
+
+
+def _numbers(value: Any) -> Any:
+    """Give numpy's scalars and arrays as plain numbers."""
+    if type(value).__module__ == "numpy":
+        return value.tolist()
+    raise ValueError(f"{type(value).__qualname__} has none")
+
+
+def _where(value: Any, path: str = "") -> str:
+    """Find the first part of a value that has no JSON form."""
+    from pydantic_core import to_jsonable_python
+
+    parts: Any = (
+        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list | tuple) else ()
+    )
+    for name, part in parts:
+        try:
+            to_jsonable_python(part, bytes_mode="base64", fallback=_numbers)
+        except ValueError:
+            return _where(part, f"{path}.{name}" if isinstance(name, str) and path else f"{path}{_index(name)}")
+    return path
+
+
+def _index(name: object) -> str:
+    return name if isinstance(name, str) else f"[{name!r}]"
 
 
 def _read(plain: dict[str, Any]) -> Any:
