@@ -83,7 +83,7 @@ function took(batch) {
 /** @param {{batch: Batch, reload: () => void}} props */
 function DeadLetters({ batch, reload }) {
   const { execution } = batch;
-  const place = { dag_id: execution.dag_id, run_id: execution.run_id, task_id: execution.task_id, map_index: execution.map_index ?? -1 };
+  const place = { dag_id: execution.dag_id, run_id: execution.run_id, task_id: execution.task_id, map_index: execution.map_index };
   const look = usePoll("/batches/failed", { ...place, map: batch.map, limit: 200 }, { every: 10000 });
   const [told, setTold] = useState("");
   const { busy, error, run } = useDeed();

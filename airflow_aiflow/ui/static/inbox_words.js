@@ -2,7 +2,7 @@
 // What the inbox says of each thing that waits, and which words a person may give on it. No browser is touched here.
 
 /**
- * @typedef {{dag_id: string, run_id: string, task_id: string, map_index: number | null}} Execution
+ * @typedef {{dag_id: string, run_id: string, task_id: string, map_index: number}} Execution
  * @typedef {{number?: number, kind?: string, name?: string, subject: string, body: string, options: string[],
  *   assigned_users: string[], time_left: number | null}} Question
  * @typedef {{number: number, what: "doubt" | "approval" | "conflict" | "ask", execution: Execution, since: string,
@@ -62,19 +62,7 @@ export function title(entry) {
  * @returns {string}
  */
 export function taskName(execution) {
-  const index = execution.map_index;
-  return index === null || index === undefined || index < 0 ? execution.task_id : `${execution.task_id}[${index}]`;
-}
-
-/**
- * Give the path of a task instance within Airflow's own pages.
- * @param {Execution} execution
- * @returns {string} without a leading slash
- */
-export function taskPath(execution) {
-  const [dag, run, task] = [execution.dag_id, execution.run_id, execution.task_id].map(encodeURIComponent);
-  const mapped = execution.map_index === null || execution.map_index === undefined || execution.map_index < 0;
-  return `dags/${dag}/runs/${run}/tasks/${task}${mapped ? "" : `/mapped/${execution.map_index}`}`;
+  return execution.map_index < 0 ? execution.task_id : `${execution.task_id}[${execution.map_index}]`;
 }
 
 /**

@@ -2,8 +2,9 @@
 
 import { ApiError } from "./api.js";
 import { Fragment, Link, h, useCallback, useRef, useState, useTimeZone } from "./host.js";
-import { taskName, taskPath } from "./inbox_words.js";
+import { taskName } from "./inbox_words.js";
 import { useNow } from "./parts.js";
+import { dagAddress, runAddress, taskAddress } from "./places.js";
 import { Answered } from "./states.js";
 import { moment, since, utc } from "./time.js";
 
@@ -24,16 +25,15 @@ export function Ago({ at, suffix = "" }) {
  * @param {{execution: Execution}} props of a run as a whole the task id is empty
  */
 export function Place({ execution }) {
-  const dag = `/dags/${encodeURIComponent(execution.dag_id)}`;
-  const run = `${dag}/runs/${encodeURIComponent(execution.run_id)}`;
+  const { dag_id: dagId, run_id: runId } = execution;
   const then = h("span", { "aria-hidden": true, className: "aif-muted" }, " › ");
   return h(
     "span",
     { className: "aif-place" },
-    h(Link, { to: dag }, execution.dag_id),
+    h(Link, { to: dagAddress(dagId) }, dagId),
     then,
-    h(Link, { to: run, className: "aif-mono" }, execution.run_id),
-    execution.task_id ? h(Fragment, {}, then, h(Link, { to: `/${taskPath(execution)}` }, taskName(execution))) : null,
+    h(Link, { to: runAddress(dagId, runId), className: "aif-mono" }, runId),
+    execution.task_id ? h(Fragment, {}, then, h(Link, { to: taskAddress(execution) }, taskName(execution))) : null,
   );
 }
 

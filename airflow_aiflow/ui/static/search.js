@@ -2,9 +2,9 @@
 
 import { usePoll } from "./api.js";
 import { Link, h, useEffect, useRef, useState, useSearchParams } from "./host.js";
-import { taskPath } from "./inbox_words.js";
 import { Badge } from "./parts.js";
 import { PageHead, Place, Table, whenAnswered } from "./pieces.js";
+import { runPageAddress, timelineAddress } from "./places.js";
 import { Empty } from "./states.js";
 
 /** @type {Record<string, string>} */
@@ -66,7 +66,7 @@ function Found({ items, asked }) {
       cells: [
         h(Badge, {}, WHAT[item.what] ?? item.what),
         h(Label, { item }),
-        item.execution ? h(Place, { execution: item.execution }) : "–",
+        h(Place, { execution: item.execution }),
       ],
     })),
   });
@@ -75,7 +75,7 @@ function Found({ items, asked }) {
 /** @param {{item: any}} props */
 function Label({ item }) {
   const { execution } = item;
-  const to = execution?.task_id ? `/${taskPath(execution)}` : null;
+  const to = execution.task_id ? timelineAddress(execution) : runPageAddress(execution.dag_id, execution.run_id);
   const number = item.number ? h("span", { className: "aif-muted" }, ` #${item.number}`) : null;
-  return h("span", { className: "aif-mono" }, to ? h(Link, { to }, item.label) : item.label, number);
+  return h("span", { className: "aif-mono" }, h(Link, { to }, item.label), number);
 }
