@@ -102,6 +102,18 @@ class FaultPlan:
                 return fault
         return None
 
+    def next_in_batch(self, line: bytes) -> Fault | None:
+        """Take the fault for one request of a batch: of kind `status`, and only one that says which.
+
+        :param line: the request, for `contains`.
+        :return: None for good behaviour.
+        """
+        self._reread()
+        for fault in self._faults:
+            if fault.kind == "status" and fault.contains is not None and fault.contains.encode() in line:
+                return fault
+        return None
+
     def _reread(self) -> None:
         try:
             raw = self._path.read_bytes()

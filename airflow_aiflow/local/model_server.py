@@ -1,8 +1,8 @@
 """A stand-in for a language model's API. It is no model, by design: it answers by sentences of the text it is given.
 
 It exists so that crash-safety can be shown and tested on any machine, with real HTTP, real client libraries and real
-faults, without an account: it speaks chat completions, responses (both whole and streamed) and embeddings, calls tools,
-fills JSON schemas, counts each request in a file, and misbehaves as its control file says (see `fault`).
+faults, without an account: it speaks chat completions, responses (both whole and streamed), embeddings and batches,
+calls tools, fills JSON schemas, counts each request in a file, and misbehaves as its control file says (see `fault`).
 
 Run as a process of its own: ``python -m airflow_aiflow.local.model_server --port ...``.
 """
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_aiflow.local import chat_completions, embeddings, responses
+from airflow_aiflow.local.batch_api import FILES, BatchApi
 from airflow_aiflow.local.fault import FaultPlan, send_with
 from airflow_aiflow.local.http_wire import Request, Response, Wire, serve
 from airflow_aiflow.local.request_log import RequestLog
@@ -41,6 +42,7 @@ class ModelServer:
         self._api_key = api_key
         self._log = log
         self._faults = faults
+        self._batches = BatchApi(faults.next_in_batch)
 
     async def __call__(self, request: Request, wire: Wire) -> None:
         """Answer one request."""
@@ -53,6 +55,8 @@ class ModelServer:
             await self._complete(request, wire)
         elif request.method == "POST" and request.path == embeddings.PATH:
             await self._embed(request, wire)
+        elif self._batches.serves(request):
+            await self._batch(request, wire)
         else:
             await wire.send(_error(404, f"no such resource: {request.method} {request.path}", "invalid_request_error"))
 
@@ -65,6 +69,19 @@ class ModelServer:
             await wire.send(_error(400, f"the request can't be read: {error}", "invalid_request_error"))
             return
         await self._send(request, wire, answer_id, answer["model"], Response.of_json(answer), 1)
+
+    async def _batch(self, request: Request, wire: Wire) -> None:
+        try:
+            response = self._batches.answer(request)
+        except LookupError as error:
+            await wire.send(_error(404, f"there is no such thing: {error}", "invalid_request_error"))
+        except (ValueError, TypeError, AttributeError) as error:
+            await wire.send(_error(400, f"the request can't be read: {error}", "invalid_request_error"))
+        else:
+            if request.method == "POST":
+                await self._send(request, wire, f"batchreq_{uuid.uuid4().hex}", MODEL, response, 1)
+            else:
+                await wire.send(response)
 
     async def _complete(self, request: Request, wire: Wire) -> None:
         chat = request.path == chat_completions.PATH
@@ -82,7 +99,8 @@ class ModelServer:
         self, request: Request, wire: Wire, answer_id: str, model: str, response: Response, end_pieces: int
     ) -> None:
         """Count a request and answer it, well or as the faults say."""
-        fault = self._faults.next(request.body)
+        # What a file of prompts holds is a batch's to trip over.
+        fault = None if request.path == FILES else self._faults.next(request.body)
         self._log.arrived(
             answer_id,
             fault.kind if fault else None,

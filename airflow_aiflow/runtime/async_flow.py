@@ -158,6 +158,11 @@ class AsyncFlow:
         return await self._driver.call(lambda: self._flow.llm_map(name, prompts, **options))
 
     @_remembered
+    async def llm_batch(self, name: str, prompts: Iterable[str] | ArtifactRef, **options: Any) -> ArtifactRef:
+        """Hand prompts to a provider's batch API once; see ``Flow.llm_batch``."""
+        return await self._driver.call(lambda: self._flow.llm_batch(name, prompts, **options))
+
+    @_remembered
     async def embed(self, name: str, texts: Iterable[str] | ArtifactRef, **options: Any) -> ArtifactRef:
         """Embed texts, many to a call; see ``Flow.embed``."""
         return await self._driver.call(lambda: self._flow.embed(name, texts, **options))

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, TypeVarTuple, overload
 
 from airflow_aiflow.llm.call import DEFAULT_TIMEOUT
-from airflow_aiflow.runtime.flow_embed import EmbedCalls
 from airflow_aiflow.runtime.flow_batch import BatchCalls
+from airflow_aiflow.runtime.flow_embed import EmbedCalls
 
 if TYPE_CHECKING:
     from airflow_aiflow.durable.artifact import ArtifactRef

@@ -56,6 +56,8 @@ class JobCall:
     poll_interval: Duration
     timeout: Duration
     options: Mapping[str, Any]
+    #: Gives the result with what it cost; ``None``: ``result`` gives it.
+    ran: Callable[[str], Ran] | None = None
 
 
 def run_job(session: Session, flow: OutsideCalls, call: JobCall) -> Any:
@@ -84,7 +86,7 @@ def run_job(session: Session, flow: OutsideCalls, call: JobCall) -> Any:
         kind="job",
         name=call.name,
         fingerprint=fingerprint("job", job_id),
-        run=lambda: call_author(call.result, job_id),
+        run=lambda: call_author(call.result, job_id) if call.ran is None else call.ran(job_id),
         as_type=result_type(call.result),
     )
     return after(session, ended, watch.until_done)

@@ -1,0 +1,221 @@
+"""
+``flow.llm_batch``: a list of prompts handed to a provider's batch API once, and its answers as files.
+
+The submission is the effect of a job (see ``jobs``), its key the fingerprint of all that decides the answers: a killed
+attempt, a retry and a clear attach to the batch that there is, other prompts make another one, and so does a fresh
+start that a person asked for. The prompts lie in the artifact store, so the intent stays small whatever their number.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, BinaryIO
+
+from airflow_aiflow.durable.artifact import ArtifactRef
+from airflow_aiflow.durable.fingerprint import print_parts
+from airflow_aiflow.durable.identity import OWN_KEY, EffectId, idempotency_key
+from airflow_aiflow.durable.policy import Duration, check_name
+from airflow_aiflow.durable.record import Usage
+from airflow_aiflow.exceptions import FlowOptionError, ItemsFailedError
+from airflow_aiflow.llm.call import LlmRequest, check_text
+from airflow_aiflow.llm.provider_batch import FINDABLE, ProviderBatch, answer_schema
+from airflow_aiflow.runtime.current import flow_call
+from airflow_aiflow.runtime.files import save_file
+from airflow_aiflow.runtime.flow_outside import OutsideCalls
+from airflow_aiflow.runtime.jobs import JobCall, run_job
+from airflow_aiflow.runtime.map_files import items_of
+from airflow_aiflow.runtime.map_rules import MapRules
+from airflow_aiflow.runtime.map_shards import JSON_LINES, ShardWriter
+from airflow_aiflow.runtime.model_calls import ModelCalls
+from airflow_aiflow.runtime.requests import EffectContext
+from airflow_aiflow.runtime.session import Session
+from airflow_aiflow.runtime.steps import Ran
+
+#: Options of ``llm`` that have no meaning here, and why.
+WITHOUT_MEANING = {
+    "rate_limit": "a provider's batches have limits of their own",
+    "fallback_conn_ids": "a batch is one provider's",
+    "stream": "a batch's answers come at once",
+    "reuse": "a batch is submitted as a whole; flow.llm_map takes single answers of other runs",
+    "budget": "what a batch costs is not known before it is submitted",
+    "output_retries": "nobody is asked again; give what failed to flow.llm_map",
+}
+
+#: Seconds that the submission may take: a provider's largest file of prompts has 200 MB.
+SUBMIT_SECONDS = 600.0
+
+#: Failed prompts that have a line of the log.
+MOST_NAMED = 10
+
+#: As long as any key that a batch bears.
+SOME_KEY = idempotency_key(EffectId("", "", OWN_KEY), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchCall:
+    """Describe one call of ``flow.llm_batch``; see there."""
+
+    name: str
+    prompts: Iterable[str] | ArtifactRef
+    options: Mapping[str, Any] = field(repr=False)
+    on_item_error: str | float
+    key: str | None
+    poll_interval: Duration
+    timeout: Duration
+
+
+def run_llm_batch(session: Session, flow: OutsideCalls, models: ModelCalls, call: BatchCall) -> ArtifactRef:
+    """
+    Hand prompts to a provider's batch API, or attach to the batch that was made of them, and wait for its answers.
+
+    :param session: the attempt at work.
+    :param flow: gives the submission's identity.
+    :param models: checks the request's options.
+    :param call: what is wished.
+    :return: the manifest of the answers.
+    :raises JobFailedError: if the batch ended without answers, or not in its time.
+    :raises ItemsFailedError: if more prompts have no answer than may.
+    """
+    rules = MapRules(on_item_error=call.on_item_error)
+    request = _request(session, models, call, rules)
+    schema_name, schema = answer_schema(request.output_type)
+    batch = ProviderBatch(
+        request.llm_conn_id,
+        request.model_id,
+        request.system_prompt,
+        dict(request.model_settings or {}),
+        schema_name,
+        schema,
+    )
+    with flow_call(session, counts=False):
+        prompts = [_checked(number, prompt) for number, prompt in enumerate(items_of(call.prompts))]
+        if not prompts:
+            session.services.host.log(f"aiflow: {call.name}: no prompts, nothing is submitted", warning=True)
+            return ShardWriter(session, call.name).close(0)
+        provider = batch.provider(prompts, SOME_KEY)
+        with tempfile.SpooledTemporaryFile(1 << 22) as lines:
+            for prompt in prompts:
+                lines.write(json.dumps(prompt).encode() + b"\n")
+            stored = save_file(session, lines, f"{call.name}-prompts.jsonl", JSON_LINES)
+    parts = [("kind", "llm batch"), ("prompts", stored.sha256), ("request", request.fingerprint_parts()[1:])]
+    printed = print_parts([*parts, ("version", call.options.get("version"))], secrets=session.secrets)
+    collect = partial(_collect, session, call.name, batch, request.output_type, len(prompts), rules)
+    job = JobCall(
+        call.name,
+        submit_prompts,
+        (stored, batch.conn_id, batch.model_id, batch.system_prompt, dict(batch.settings), schema_name, schema),
+        poll=batch.status,
+        result=collect,
+        find=batch.find if provider in FINDABLE else None,
+        cancel=batch.cancel,
+        key=call.key or printed.digest.hex(),
+        poll_interval=call.poll_interval,
+        timeout=call.timeout,
+        options={"scope": "generation", "timeout": SUBMIT_SECONDS},
+        ran=collect,
+    )
+    manifest: ArtifactRef = run_job(session, flow, job)
+    return manifest
+
+
+def submit_prompts(
+    ctx: EffectContext,
+    prompts: ArtifactRef,
+    conn_id: str,
+    model_id: str | None,
+    system_prompt: str,
+    settings: Mapping[str, Any],
+    schema_name: str,
+    schema: Mapping[str, Any] | None,
+) -> str:
+    """
+    Submit a batch: the effect, whose arguments are all that a person needs to see of it.
+
+    :param ctx: has the key that the batch bears.
+    :return: the batch's id.
+    """
+    with prompts.open() as stream:
+        texts = [json.loads(line) for line in stream.read().splitlines()]
+    batch = ProviderBatch(conn_id, model_id, system_prompt, settings, schema_name, schema)
+    return batch.submit(texts, ctx.idempotency_key, prompts.sha256)
+
+
+def _request(session: Session, models: ModelCalls, call: BatchCall, rules: MapRules) -> LlmRequest:
+    check_name("llm_batch", call.name)
+    rules.check("llm_batch")
+    for option, why in WITHOUT_MEANING.items():
+        if call.options.get(option):
+            raise FlowOptionError(f"llm_batch(): {option}= has no meaning here: {why}. Nothing was submitted")
+    if session.attempt.budget is not None:
+        raise FlowOptionError(
+            "llm_batch(): the task has a budget=, and what a batch costs is not known before it is submitted. Give "
+            "the batch a task of its own, or ask by flow.llm_map. Nothing was submitted"
+        )
+    given = {name: value for name, value in call.options.items() if name not in WITHOUT_MEANING and name != "version"}
+    try:
+        return models.request("", **given)
+    except TypeError as error:
+        raise TypeError(str(error).replace("LlmRequest.__init__", "llm_batch")) from None
+
+
+def _checked(number: int, prompt: Any) -> str:
+    check_text(f"prompt {number}", prompt)
+    text = str(prompt)
+    if not text.strip():
+        raise FlowOptionError(f"llm_batch(): prompt {number} is empty. Nothing was submitted")
+    return text
+
+
+def _collect(
+    session: Session,
+    name: str,
+    batch: ProviderBatch,
+    output_type: Any,
+    count: int,
+    rules: MapRules,
+    batch_id: str,
+) -> Ran:
+    """Write the answers in the order of the prompts; they come in any."""
+    tokens = [0, 0]
+    places = array("q", [-1]) * count
+    with tempfile.TemporaryFile() as lines:
+        for row in batch.rows(batch_id, output_type):
+            if not 0 <= row.index < count:
+                continue
+            tokens = [tokens[0] + row.tokens_in, tokens[1] + row.tokens_out]
+            places[row.index] = lines.seek(0, 2)
+            lines.write(json.dumps([row.value, row.error]).encode() + b"\n")
+        manifest = _written(session, name, places, lines, rules)
+    usage = Usage(model=batch.model_id or "", response_id=batch_id, tokens_in=tokens[0], tokens_out=tokens[1])
+    return Ran(manifest, usage)
+
+
+def _written(session: Session, name: str, places: Sequence[int], lines: BinaryIO, rules: MapRules) -> ArtifactRef:
+    writer, failed, log = ShardWriter(session, name), 0, session.services.host.log
+    named: list[str] = []
+    try:
+        for number, place in enumerate(places):
+            value, error = None, "the provider said nothing about it"
+            if place >= 0:
+                lines.seek(place)
+                value, error = json.loads(lines.readline())
+            if error is not None:
+                failed += 1
+                if len(named) < MOST_NAMED:
+                    named.append(f"prompt {number}: {str(error)[:200]}")
+                    log(session.services.host.redact(f"aiflow: {name}: {named[-1]}"), warning=True)
+            writer.write(value if error is None else None)
+        if failed and (not rules.tolerant or rules.too_many(failed, len(places))):
+            raise ItemsFailedError(
+                f"'{name}': {failed:,} of {len(places):,} prompts have no answer, on_item_error="
+                f"{rules.on_item_error}: {'; '.join(named)}. The batch is paid for and not submitted again; with "
+                "another on_item_error= the next attempt takes its answers"
+            )
+        return writer.close(failed)
+    finally:
+        writer.drop()
