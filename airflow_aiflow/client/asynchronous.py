@@ -55,8 +55,16 @@ class AsyncAiflowClient:
         return await self._run(partial(self._client.get, submission_id))
 
     async def cancel(self, submission_id: str | UUID) -> dict[str, Any]:
-        """End a submission."""
+        """End a submission between two steps."""
         return await self._run(partial(self._client.cancel, submission_id))
+
+    async def pause(self, submission_id: str | UUID) -> dict[str, Any]:
+        """Let nothing more of a submission start."""
+        return await self._run(partial(self._client.pause, submission_id))
+
+    async def resume(self, submission_id: str | UUID) -> dict[str, Any]:
+        """Let a paused submission go on where it was."""
+        return await self._run(partial(self._client.resume, submission_id))
 
     async def retry(self, submission_id: str | UUID) -> dict[str, Any]:
         """Run a finished submission again."""

@@ -113,12 +113,27 @@ class AiflowClient:
 
     def cancel(self, submission_id: str | UUID) -> dict[str, Any]:
         """
-        End a submission.
+        End a submission between two steps; what is at work may take a while to come there.
 
         :param submission_id: which one.
         """
-        found: dict[str, Any] = self._ask("POST", f"/submissions/{UUID(str(submission_id))}:cancel").json()
-        return found
+        return self._move(submission_id, "cancel")
+
+    def pause(self, submission_id: str | UUID) -> dict[str, Any]:
+        """
+        Let nothing more of a submission start; what is at work parks at its next step.
+
+        :param submission_id: which one.
+        """
+        return self._move(submission_id, "pause")
+
+    def resume(self, submission_id: str | UUID) -> dict[str, Any]:
+        """
+        Let a paused submission go on where it was.
+
+        :param submission_id: which one.
+        """
+        return self._move(submission_id, "resume")
 
     def retry(self, submission_id: str | UUID) -> dict[str, Any]:
         """
@@ -126,7 +141,10 @@ class AiflowClient:
 
         :param submission_id: which one.
         """
-        found: dict[str, Any] = self._ask("POST", f"/submissions/{UUID(str(submission_id))}:retry").json()
+        return self._move(submission_id, "retry")
+
+    def _move(self, submission_id: str | UUID, word: str) -> dict[str, Any]:
+        found: dict[str, Any] = self._ask("POST", f"/submissions/{UUID(str(submission_id))}:{word}").json()
         return found
 
     def wait(self, submission_id: str | UUID, *, timeout: float | None = None) -> dict[str, Any]:
