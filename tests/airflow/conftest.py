@@ -22,5 +22,7 @@ def airflow_stack(stack_folder: Path) -> Iterator[Stack]:
     """
     dags = stack_folder / "dags"
     shutil.copytree(DAGS, dags, ignore=shutil.ignore_patterns("__pycache__"))
-    with Stack(StackPlan(home=stack_folder / "stack", dags_folder=dags)) as stack:
+    # A job that runs as it stands names no delay of its retries, and Airflow's own is five minutes.
+    options = {"core.default_task_retry_delay": "1"}
+    with Stack(StackPlan(home=stack_folder / "stack", dags_folder=dags, airflow_options=options)) as stack:
         yield stack
