@@ -13,6 +13,7 @@ from airflow_aiflow.api.access import scraper_or_viewer
 from airflow_aiflow.api.body_limit import BodyLimit
 from airflow_aiflow.api.event_hub import EventHub
 from airflow_aiflow.api.event_routes import EventRoutes
+from airflow_aiflow.api.example_page import ExamplePage
 from airflow_aiflow.api.exposition import CONTENT_TYPE, exposition
 from airflow_aiflow.api.following import Following
 from airflow_aiflow.api.ledger_metrics import families
@@ -54,6 +55,7 @@ def create_app(look: Callable[[], Figures] | None = None) -> FastAPI:
     following = Following(service, EventHub(_events, _words, _listener))
     app.include_router(EventRoutes(following).router())
     app.include_router(SocketRoutes(following).router())
+    app.include_router(ExamplePage().router())
     app.add_route(serving.PATH, serving.endpoint(), include_in_schema=False)
     looks = Looks(look or _look)
     include(app, lambda: reading_here(looks))

@@ -40,6 +40,10 @@ def test_holds_every_file_of_the_package(wheel: zipfile.ZipFile) -> None:
     assert wanted - set(wheel.namelist()) == set()
 
 
+def test_holds_the_client_for_pages_as_it_stands(wheel: zipfile.ZipFile) -> None:
+    assert wheel.read(f"{PACKAGE}/ui/example/aiflow.js") == (ROOT / "clients/js/aiflow.js").read_bytes()
+
+
 def test_holds_nothing_else(wheel: zipfile.ZipFile) -> None:
     tops = {Path(name).parts[0] for name in wheel.namelist()}
     assert {top for top in tops if not top.endswith(".dist-info")} == {PACKAGE}

@@ -9,12 +9,13 @@ from typing import Any, LiteralString
 
 import psycopg
 import pytest
-from fastapi import FastAPI
+from fastapi import FastAPI, HTTPException, Request
 from fastapi.testclient import TestClient
 
 from airflow_aiflow.api import following, rights, submission_routes
 from airflow_aiflow.api.event_hub import EventHub
 from airflow_aiflow.api.event_routes import EventRoutes
+from airflow_aiflow.api.example_page import ExamplePage
 from airflow_aiflow.api.following import Following
 from airflow_aiflow.api.problem import install
 from airflow_aiflow.api.socket_routes import SocketRoutes
@@ -130,6 +131,7 @@ class World:
         follows = Following(lambda: self.service, self.hub)
         app.include_router(EventRoutes(follows).router())
         app.include_router(SocketRoutes(follows).router())
+        app.include_router(ExamplePage(self.signed_in).router())
         app.dependency_overrides[rights.signed_in] = lambda: self.user
         self.server = server = FastAPI()
         server.mount("/aiflow", app)  # as Airflow's API server does
@@ -139,6 +141,11 @@ class World:
         """Change the ledger as no client could."""
         with psycopg.connect(self.dsn, autocommit=True) as connection:
             connection.execute(text)
+
+    async def signed_in(self, request: Request) -> User:
+        if self.user.name == "nobody":
+            raise HTTPException(401, "Not authenticated")
+        return self.user
 
     async def wait(self, seconds: float) -> None:
         self.waits.append(seconds)
