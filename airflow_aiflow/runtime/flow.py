@@ -197,6 +197,7 @@ class Flow(BatchCalls, EmbedCalls):
         on_item_error: str | float = "fail",
         max_item_attempts: int = 3,
         results: str = "list",
+        shard: tuple[int, int] | None = None,
         **options: Any,
     ) -> Any:
         """
@@ -208,6 +209,7 @@ class Flow(BatchCalls, EmbedCalls):
         :param on_item_error: see ``map``.
         :param max_item_attempts: see ``map``.
         :param results: see ``map``.
+        :param shard: see ``map``.
         :param options: those of ``llm``.
         :return: the answers in the order of the prompts.
         """
@@ -218,7 +220,7 @@ class Flow(BatchCalls, EmbedCalls):
         check_name("llm_map", name)
         rules = MapRules(max_workers, on_item_error, max_item_attempts)
         rules.check("llm_map")
-        return run_map(self._session, self._models.source(name, options, rules), prompts, rules, results)
+        return run_map(self._session, self._models.source(name, options, rules), prompts, rules, results, shard)
 
     @overload
     def map(
@@ -257,6 +259,7 @@ class Flow(BatchCalls, EmbedCalls):
         flush_interval: float = 0.2,
         reuse: Duration | None = None,
         results: Literal["list"] = "list",
+        shard: tuple[int, int] | None = None,
     ) -> list[R]: ...
 
     @overload
@@ -285,6 +288,7 @@ class Flow(BatchCalls, EmbedCalls):
         flush_interval: float = 0.2,
         reuse: Duration | None = None,
         results: str = "list",
+        shard: tuple[int, int] | None = None,
     ) -> Any:
         """
         Run a function over items, several at a time, each item a unit that is recorded by itself.
@@ -293,7 +297,7 @@ class Flow(BatchCalls, EmbedCalls):
 
         :param name: the map's name.
         :param fn: called with the item and ``args``; if it makes flow calls, those are recorded instead of the item.
-        :param items: a list, a generator, or a stored file of JSON lines or CSV.
+        :param items: a list, a generator, or a stored file: JSON lines, CSV, Parquet, a manifest of results.
         :param args: further arguments, the same for all items.
         :param item_key: gives an item's own key; ``None``: its fingerprint and occurrence.
         :param max_workers: threads.
@@ -304,6 +308,7 @@ class Flow(BatchCalls, EmbedCalls):
         :param reuse: how old the result may be that another run of the DAG recorded in this task; ``None``: not asked.
         :param results: ``list``; ``shards``: files of JSON lines, of which a manifest's reference is given; ``none``:
             how many items are done. Only a list is in memory.
+        :param shard: (index, of): do the items of this part, by their keys, else by what they are; for mapped tasks.
         :return: the results in the order of the items.
         """
         from airflow_aiflow.runtime.map_flow import function_source, run_map
@@ -314,7 +319,7 @@ class Flow(BatchCalls, EmbedCalls):
         source = function_source(
             self._session, name, fn, args, item_key=item_key, version=version, rules=rules, reuse=reuse
         )
-        return run_map(self._session, source, items, rules, results)
+        return run_map(self._session, source, items, rules, results, shard)
 
     def emit(self, kind: str, /, **data: Any) -> None:
         """

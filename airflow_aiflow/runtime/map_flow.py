@@ -7,6 +7,7 @@ from typing import Any
 
 from airflow_aiflow.durable.artifact import ArtifactRef
 from airflow_aiflow.durable.item_print import item_printer
+from airflow_aiflow.durable.item_shard import ItemShard, read_shard
 from airflow_aiflow.durable.policy import Duration
 from airflow_aiflow.exceptions import FlowOptionError
 from airflow_aiflow.runtime.current import flow_call
@@ -63,7 +64,12 @@ def function_source(
 
 
 def run_map(
-    session: Session, source: ItemSource, items: Iterable[Any] | ArtifactRef, rules: MapRules, results: str
+    session: Session,
+    source: ItemSource,
+    items: Iterable[Any] | ArtifactRef,
+    rules: MapRules,
+    results: str,
+    shard: tuple[int, int] | None = None,
 ) -> Any:
     """
     Run a map.
@@ -74,12 +80,14 @@ def run_map(
     :param rules: the author's options.
     :param results: ``list``: all in the order of the items; ``shards``: the reference of a manifest of files that hold
         them; ``none``: how many items are done.
-    :raises FlowOptionError: if ``results`` is another word; nothing ran.
+    :param shard: which part of the items is done here; ``None``: all of them.
+    :raises FlowOptionError: if ``results`` is another word, or the part is none; nothing ran.
     """
     if results not in RESULTS:
         raise FlowOptionError(f"map(): results must be 'list', 'shards' or 'none', got {results!r}")
+    part = read_shard(shard)
     with flow_call(session):
-        read = items_of(items)
+        read = items_of(items) if part is None else _part_of(items_of(items), source, part)
         report = map_report(session, source.name, read)
 
         def over(taken: MapResults) -> None:
@@ -99,6 +107,20 @@ def _in_shards(session: Session, name: str, report: MapReport, over: Callable[[M
         return writer.close(report.failures)
     finally:
         writer.drop()
+
+
+def _part_of(items: Iterable[Any], source: ItemSource, part: ItemShard) -> Iterable[Any]:
+    """Leave the items of other parts out; of those whose part nobody can tell, the first one tells."""
+
+    def ours(item: Any) -> bool:
+        try:
+            digest, key = source.print(item)
+        except Exception:  # the author's, or the item's: it is met again where the item is begun
+            return part.index == 0
+        return part.has(digest if key is None else key)
+
+    found = (item for item in items if ours(item))
+    return list(found) if isinstance(items, Sized) else found
 
 
 def map_report(session: Session, name: str, items: Iterable[Any]) -> MapReport:

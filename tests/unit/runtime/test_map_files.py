@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
+import sys
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from airflow_aiflow.durable.artifact import ArtifactRef
-from airflow_aiflow.exceptions import FlowOptionError, ItemFileError
+from airflow_aiflow.exceptions import AiflowConfigError, FlowOptionError, ItemFileError
 from airflow_aiflow.runtime import map_files, map_shards
 from airflow_aiflow.runtime.flow import Flow
+from airflow_aiflow.runtime.parquet import open_rows
 from airflow_aiflow.testing import DurableTask, flow
 
 
@@ -61,6 +67,100 @@ def test_csv_rows_of_another_width_are_named() -> None:
         assert given == [{"a": "1", "b": "2"}, None, {"a": "4", "b": "5"}, None]
         with pytest.raises(ItemFileError, match="line 3: ValueError: it has 3 fields, the header has 2"):
             f.map("same", same, f.save(b"a,b\n1,2\n1,2,3\n", name="items.csv"))
+
+
+def parquet(table: dict[str, list[Any]], **options: Any) -> bytes:
+    stream = io.BytesIO()
+    pq.write_table(pa.table(table), stream, **options)
+    return stream.getvalue()
+
+
+def test_parquet_rows_are_dicts_and_their_number_is_known() -> None:
+    task = DurableTask()
+    content = parquet({"id": list(range(2_500)), "text": ["ä"] * 2_500}, row_group_size=700)
+    given = task.run(lambda f: f.map("id", lambda row: row["id"], f.save(content, name="items.parquet")))
+    assert given == list(range(2_500))
+    assert any("2,500 of 2,500" in line or "all 2,500 items" in line for line in task.host.lines)
+
+
+@pytest.mark.parametrize(
+    ("content", "wrong"),
+    [
+        (b"PAR1", "can't be read as Parquet"),
+        (parquet({"id": [1, 2, 3]})[:-9], "can't be read as Parquet"),
+        (b"x" * 1000, "can't be read as Parquet"),
+    ],
+)
+def test_a_broken_parquet_file_is_named(content: bytes, wrong: str) -> None:
+    with flow() as f, pytest.raises(ItemFileError, match=f"items.parquet {wrong}"):
+        f.map("same", same, f.save(content, name="items.parquet"), on_item_error="skip")
+
+
+def test_a_missing_column_is_named() -> None:
+    with pytest.raises(ItemFileError, match=r"t\.parquet has no column 'body'; its columns: id, text"):
+        open_rows(io.BytesIO(parquet({"id": [1], "text": ["x"]})), "t.parquet", ["id", "body"])
+
+
+def test_without_pyarrow_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with flow() as f, pytest.raises(AiflowConfigError, match=r"pip install 'airflow-aiflow\[batch\]'"):
+        f.map("same", same, f.save(b"x", name="items.parquet"))
+
+
+def test_a_manifest_of_results_is_items_again() -> None:
+    def body(f: Flow) -> Any:
+        manifest = f.map("double", double, range(2_000), results="shards")
+        return f.map("double again", double, manifest), f.map("broken", same, f.save(b"{}", name="x-manifest.json"))
+
+    task = DurableTask()
+    with pytest.raises(ItemFileError, match=r"x-manifest\.json is no manifest of results: KeyError"):
+        task.run(body)
+    again = task.run(lambda f: f.map("double again", double, f.map("double", double, range(2_000), results="shards")))
+    assert again == [n * 4 for n in range(2_000)]
+
+
+def double(item: int) -> int:
+    return item * 2
+
+
+@pytest.mark.parametrize("name", ["items.jsonl", "items.csv"])
+def test_the_progress_of_a_file_of_unknown_length_goes_by_its_bytes(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr(map_files, "CHUNK", 512)
+    lines = b"".join(b'{"id": %d}\n' % n if name.endswith("jsonl") else b"%d,x\n" % n for n in range(3_000))
+    task = DurableTask()
+    content = lines if name.endswith("jsonl") else b"id,text\n" + lines
+    assert len(task.run(lambda f: f.map("same", same, f.save(content, name=name)))) == 3_000
+    shares = [
+        int(found[1])
+        for line in task.host.lines
+        if (found := re.search(r"aiflow: same: [\d,]+ \(about (\d+) % of the file\), .* items/s", line))
+    ]
+    assert 4 <= len(shares) <= 22, shares
+    assert shares == sorted(shares)
+
+
+def test_parts_are_all_items_once_by_what_they_are() -> None:
+    items = [{"id": n, "text": "x" * n} for n in range(50)]
+
+    def parts(items: list[Any], **options: Any) -> list[list[int]]:
+        found = []
+        for index in range(3):  # each in a task of its own, as they are mapped
+            with flow() as f:
+                found.append([row["id"] for row in f.map("part", same, items, shard=(index, 3), **options)])
+        return found
+
+    first = parts(items)
+    assert sorted(number for part in first for number in part) == list(range(50))
+    assert all(part == sorted(part) for part in first), "in the order of the list"
+    keyed = parts(items, item_key=lambda row: str(row["id"]))
+    grown = parts([{"id": 99, "text": "new"}, *items], item_key=lambda row: str(row["id"]))
+    assert [[number for number in part if number != 99] for part in grown] == keyed
+    with flow() as f:
+        read = f.map("part", same, iter(items), shard=(1, 3), item_key=lambda row: str(row["id"]))
+        assert [row["id"] for row in read] == keyed[1]
+        assert len(f.llm_map("ask", ["a", "b", "c", "a"], shard=(0, 1))) == 4
+        with pytest.raises(FlowOptionError, match="shard must be"):
+            f.map("same", same, items, shard=(3, 3))
 
 
 @pytest.mark.parametrize("content", [b"", b"a,b\n"])
