@@ -55,7 +55,7 @@ export function EntryCard({ entry, chosen, onChoose, onSaid, onOpen, focused = f
             onChange: (/** @type {any} */ event) => onChoose(event.target.checked),
           })
         : null,
-      h("h3", { id }, title(entry), entry.effect?.key ? h("span", { className: "aif-mono aif-key" }, entry.effect.key) : null),
+      h("h3", { id }, title(entry), entry.effect?.key && entry.what !== "ask" ? h("span", { className: "aif-mono aif-key" }, entry.effect.key) : null),
       h("span", { className: "aif-mono aif-muted" }, `#${entry.number}`),
       h(Badge, { tone: entry.what === "doubt" ? "warning" : "waiting" }, KINDS[entry.what]),
       h("span", { className: "aif-entry-age aif-muted" }, h(Ago, { at: entry.since, suffix: " ago" })),
@@ -72,7 +72,7 @@ export function EntryCard({ entry, chosen, onChoose, onSaid, onOpen, focused = f
 /** @param {{entry: Entry}} props */
 function Known({ entry }) {
   const owner = entry.what === "doubt" ? ownerWords(entry.owner) : null;
-  const by = entry.attempt === null || entry.attempt === undefined ? null : `attempt ${entry.attempt}`;
+  const by = entry.attempt === null || entry.attempt === undefined ? null : `attempt ${entry.attempt}${entry.host ? ` on ${entry.host}` : ""}`;
   return h(Pairs, {
     pairs: [
       ["Task", h(Place, { execution: entry.execution })],
@@ -92,6 +92,7 @@ function Known({ entry }) {
           : null,
       ["Waits", h(Waits, { entry })],
       entry.question?.assigned_users?.length ? ["For", entry.question.assigned_users.join(", ")] : null,
+      entry.idempotency_key ? ["Idempotency key", h("span", { className: "aif-mono" }, entry.idempotency_key)] : null,
       entry.link
         ? ["Target", h("a", { href: entry.link, target: "_blank", rel: "noreferrer noopener" }, "Look at the target ↗")]
         : null,

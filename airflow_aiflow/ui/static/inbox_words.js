@@ -8,7 +8,7 @@
  * @typedef {{number: number, what: "doubt" | "approval" | "conflict" | "ask", execution: Execution, since: string,
  *   effect: {name: string, key: string | null, state: string, scope: string} | null, request: unknown,
  *   attempt: number | null, owner: "verified dead" | "presumed gone" | "alive" | null, link: string | null,
- *   question: Question | null, may_answer: boolean}} Entry
+ *   host?: string | null, idempotency_key?: string | null, question: Question | null, may_answer: boolean}} Entry
  * @typedef {{word: string, label: string, hint: string, tone: "yes" | "again" | "stop" | "plain", result: boolean}} Deed
  */
 
