@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from airflow_aiflow.runtime.async_flow import AsyncFlow as AsyncFlow
     from airflow_aiflow.runtime.current import current_flow as current_flow
     from airflow_aiflow.runtime.flow import Flow as Flow
+    from airflow_aiflow.runtime.vectors import read_vectors as read_vectors
 
 __version__ = "0.1.0"
 
@@ -32,6 +33,7 @@ _HOMES = {
     "EffectNotAppliedError": "exceptions",
     "Flow": "runtime.flow",
     "current_flow": "runtime.current",
+    "read_vectors": "runtime.vectors",
     "CannotTell": "durable.reconcile",
     "DidNotHappen": "durable.reconcile",
     "Happened": "durable.reconcile",
@@ -60,6 +62,7 @@ __all__ = [
     "durable",
     "effect",
     "once",
+    "read_vectors",
     "step",
 ]
 

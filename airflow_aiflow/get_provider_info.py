@@ -211,7 +211,7 @@ def _keeping() -> dict[str, Any]:
         ),
         "upload_limit": _option("integer", "1073741824", "Largest upload in bytes; 0: uploads are off."),
         "retention_days": _option(
-            "integer", "30", "Days after its end for which the record of a run that can't be cleared any more is kept."
+            "integer", "30", "Days for which other runs may reuse a result; recovery forgets where older ones lie."
         ),
         "spool_dir": _option(
             "string",
