@@ -17,6 +17,7 @@ from airflow_aiflow.durable.limit import Limit
 from airflow_aiflow.llm.pydantic_ai_caller import PydanticAICaller
 from airflow_aiflow.local.airflow_client import wait_for
 from airflow_aiflow.local.fault import Fault
+from airflow_aiflow.local.objectstore import ObjectStoreServer
 from airflow_aiflow.local.postgres import PostgresServer
 from airflow_aiflow.local.service import MailService, ModelService, RecordsService
 from airflow_aiflow.storage.postgres_inbox import PostgresInbox
@@ -77,6 +78,12 @@ def erp(postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> str
     return dsn
 
 
+@pytest.fixture
+def reports(object_store: ObjectStoreServer) -> None:
+    """Make the bucket that pages write into."""
+    object_store.bucket("reports")
+
+
 def source_of(block: Block, mail: MailService) -> str:
     """Return a block with its servers replaced, and the list that the fixture looks for."""
     text = block.text.replace(MAIL, f'smtplib.SMTP("127.0.0.1", {mail.port}, timeout=30)')
@@ -100,6 +107,7 @@ def test_a_pages_dag_runs(
     records: RecordsService,
     erp: str,
     limit: None,
+    reports: None,
 ) -> None:
     ran = run(airflow, source_of(block, mail_service), {})
     assert {state for task in ran.states.values() for state in task} == {"success"}, ran.states
