@@ -22,6 +22,7 @@ from airflow_aiflow.durable.limit import check_limit_name
 from airflow_aiflow.durable.policy import seconds
 from airflow_aiflow.hooks.attempt import check_on_clear
 from airflow_aiflow.hooks.persons import AsksPersons
+from airflow_aiflow.links import with_timeline
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -49,6 +50,8 @@ class DurableAgentOperator(AsksPersons, AgentOperator):
     :param rate_limit: the name of a limit that ``aiflow limits set`` made: each request waits for it.
     :param step_timeout: seconds, or a ``timedelta``, for one tool call; ``None``: no limit.
     """
+
+    operator_extra_links = with_timeline(AgentOperator)
 
     def __init__(
         self,
