@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import shutil
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import psycopg
+
+from airflow_aiflow.durable.attempt import Attempt, Counters
+from airflow_aiflow.durable.identity import ExecutionId
+from airflow_aiflow.durable.settings import FlowSettings
 from airflow_aiflow.local.airflow_client import AirflowClient, wait_for
 from airflow_aiflow.local.fault import Fault
 from airflow_aiflow.local.stack import Stack
+from airflow_aiflow.runtime.clock import SystemClock
+from airflow_aiflow.runtime.process import this_owner
+from airflow_aiflow.runtime.takeover import take_over
+from airflow_aiflow.storage.postgres import PostgresLedger
 
 DAGS = Path(__file__).parent / "dags"
 
@@ -72,6 +84,33 @@ class Teller:
         self.client.request("POST", f"/dags/{told.dag_id}/clearTaskInstances", body=body)
         wait_for(lambda: self._runs_again(told), f"{told.run_id} runs again", PATIENCE)
         self.ended(told)
+
+    def overtaken(self, told: Told) -> None:
+        """Have another worker take the run's only task over while its first attempt is at work."""
+        wait_for(lambda: (told.folder / "begun").exists() or None, "the first step", PATIENCE)
+        with ThreadPoolExecutor(1) as pool, closing(PostgresLedger.connect(self.stack.postgres.dsn())) as ledger:
+            attempt = self._next_attempt(told)
+            newcomer = pool.submit(take_over, attempt, ledger, FlowSettings(), SystemClock(), ttl=60)
+            (told.folder / "go").touch()
+            newcomer.result(PATIENCE)
+        wait_for(lambda: self._endings(told)[0] == "superseded" or None, "the end of the first attempt", PATIENCE)
+
+    def _next_attempt(self, told: Told) -> Attempt:
+        """Describe the next try of the run's only task, as another worker would see it."""
+        [(ti_id, run_after)] = self._ask(told, "ti_id, run_after")
+        return Attempt(
+            execution=ExecutionId(told.dag_id, told.run_id, "work"),
+            counters=Counters(ti_id=ti_id, try_number=2, max_tries=0, retries=0, clear_number=0, run_after=run_after),
+            owner=this_owner(str(ti_id)),
+        )
+
+    def _endings(self, told: Told) -> list[str | None]:
+        return [ending for (ending,) in self._ask(told, "ending::text")]
+
+    def _ask(self, told: Told, what: str) -> list[tuple[Any, ...]]:
+        query = f"select {what} from aiflow.attempt join aiflow.execution using (execution_id) where run_id = %s"
+        with psycopg.connect(self.stack.postgres.dsn()) as connection:
+            return connection.execute(f"{query} order by aiflow.attempt.fence".encode(), [told.run_id]).fetchall()
 
     def _runs_again(self, told: Told) -> bool | None:
         return True if self.client.run(told.dag_id, told.run_id)["state"] in ("queued", "running") else None

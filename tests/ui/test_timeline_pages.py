@@ -175,6 +175,18 @@ def test_a_doubt_is_seen_and_leads_to_the_inbox(person: Enter, doubt: Told) -> N
 
 
 @pytest.mark.ui_all
+def test_an_attempt_that_was_overtaken_is_named_so(person: Enter, teller: Teller) -> None:
+    told = teller.begin("overtaken", "timeline-overtaken")
+    teller.overtaken(told)
+    admin = person()
+    page = admin.go(told.task_tab("work"))
+    expect(lane(page, 1)).to_contain_text("superseded")
+    expect(lane(page, 2)).to_be_visible()
+    admin.shot("timeline-superseded")
+    assert admin.axe() == []
+
+
+@pytest.mark.ui_all
 def test_generations_are_told_apart(person: Enter, cleared: Told) -> None:
     page = person().go(cleared.task_tab("assess"))
     choice = page.get_by_role("combobox", name="Generation")

@@ -119,7 +119,7 @@ function Chart({ dagId, runs, title, parts, text }) {
 function RunTable({ dagId, runs }) {
   return h(
     "div",
-    { className: "aif-table-wrap", tabIndex: 0, role: "region", "aria-labelledby": "aif-runs-title" },
+    { className: "aif-table-wrap", tabIndex: 0, role: "region", "aria-label": "Table of the last runs" },
     h(
       "table",
       { className: "aif-table" },

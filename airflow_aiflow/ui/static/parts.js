@@ -23,7 +23,7 @@ const TONES = {
   queued: "queued",
   ran: "success",
   replayed: "info",
-  reused: "queued",
+  reused: "waiting",
   compensated: "skipped",
   released: "info",
 };

@@ -85,7 +85,7 @@ function Tree({ dagId, runId, answer, tasks, onCleared }) {
     answer.next ? h("p", { className: "aif-stale" }, `Only the first ${count(answer.items.length)} executions are shown.`) : null,
     h(
       "div",
-      { className: "aif-table-wrap" },
+      { className: "aif-table-wrap", tabIndex: 0, role: "region", "aria-label": "Table of the tasks" },
       h(
         "table",
         { className: "aif-table aif-tree" },

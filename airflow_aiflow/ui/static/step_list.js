@@ -86,7 +86,7 @@ function Row({ bar, chosen, onSelect }) {
     h("span", { className: "aif-cell-time" }, h(Time, { at: bar.from, short: true })),
     h("span", { className: "aif-cell-name" }, barTitle(bar)),
     h("span", { className: "aif-cell-kind aif-muted" }, what.kind === "map" ? mapFacts(what.map) : what.kind === "step" ? kindWords(what.step.kind) : "effect"),
-    h("span", {}, h(StateBadge, { state: bar.state })),
+    h("span", { className: "aif-cell-state" }, h(StateBadge, { state: bar.state })),
     h("span", { className: "aif-cell-end aif-muted" }, attempt === null ? "" : `attempt ${attempt}`),
     h("span", { className: "aif-cell-end" }, paid),
     h("span", { className: "aif-cell-end" }, duration(bar.to - bar.from)),
