@@ -24,6 +24,9 @@ _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 #: Attempts of one execution whose positions are kept.
 KEPT = 2
 
+#: A piece of a model's answer while it is written, and what stands in the place of all pieces once it is recorded.
+DELTA, DONE = "llm.delta", "llm.done"
+
 #: How the ids of runs begin that were handed in: see ``submission.run_id_of``.
 HANDED_IN = "aiflow__"
 

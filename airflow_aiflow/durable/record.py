@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +91,29 @@ class SharedStep:
 
 @dataclass(frozen=True, slots=True)
 class EventRecord:
-    """Hold an event of an attempt; ``data`` is an encoded payload. The sequence number is given at the commit."""
+    """
+    Hold an event of an attempt. The sequence number is given at the commit.
+
+    :param data: an encoded payload.
+    :param replaces: numbers of this attempt's events that go with the commit; pieces of dead attempts go with them.
+    """
 
     kind: str
     data: bytes
+    replaces: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Instead:
+    """
+    Be an event, not yet encoded, in the place of others of its attempt.
+
+    :param replaces: numbers of those.
+    """
+
+    kind: str
+    data: dict[str, Any]
+    replaces: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)

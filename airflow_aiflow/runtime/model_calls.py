@@ -33,7 +33,7 @@ from airflow_aiflow.runtime.interrupts import author
 from airflow_aiflow.runtime.map_rules import MapRules
 from airflow_aiflow.runtime.map_source import ItemSource
 from airflow_aiflow.runtime.paid_calls import LONGEST_LIMIT_WAIT, PaidCalls
-from airflow_aiflow.runtime.pieces import Pieces
+from airflow_aiflow.runtime.pieces import Pieces, instead_of
 from airflow_aiflow.runtime.replay import Spent
 from airflow_aiflow.runtime.reuse import read_age
 from airflow_aiflow.runtime.session import Session
@@ -186,7 +186,7 @@ class ModelCalls:
             name=name,
             fingerprint=printed.digest,
             printed=printed,
-            run=lambda: self.ask(name, request),
+            run=partial(self.ask, name, request, written=[]),
             as_type=request.output_type,
             timeout=self.step_timeout(request),
             reuse=read_age(reuse),
@@ -201,16 +201,24 @@ class ModelCalls:
         own = self._session.step_timeout
         return None if own is None or request.rate_limit is None else own + LONGEST_LIMIT_WAIT
 
-    def ask(self, name: str, request: LlmRequest, caller: Callable[[], ModelCaller] | None = None) -> Ran:
+    def ask(
+        self,
+        name: str,
+        request: LlmRequest,
+        caller: Callable[[], ModelCaller] | None = None,
+        *,
+        written: list[int] | None = None,
+    ) -> Ran:
         """
         Make a call that is not recorded: under its limit and budgets, and again where it was surely not served.
 
         :param name: of its step.
         :param request: the call.
         :param caller: gives who makes it; ``None``: who makes the attempt's model calls.
+        :param written: keeps the numbers of the events of its pieces over several tries.
         """
-        session = self._session
-        with self._handing_on(name, request) as asked:
+        session, pieces = self._session, [] if written is None else written
+        with self._handing_on(name, request, pieces) as asked:
             try:
                 answer = author(
                     call_with_retries,
@@ -233,15 +241,15 @@ class ModelCalls:
             told = {"name": name, "asked": request.llm_conn_id, "answered": answer.conn_id, "model": answer.usage.model}
             session.recorder.note("fallback", told)
             session.services.host.log(f"aiflow: '{name}' was answered by connection '{answer.conn_id}'")
-        return Ran(answer.value, answer.usage)
+        return Ran(answer.value, answer.usage, instead_of(name, pieces))
 
     @contextmanager
-    def _handing_on(self, name: str, request: LlmRequest) -> Iterator[LlmRequest]:
+    def _handing_on(self, name: str, request: LlmRequest, written: list[int]) -> Iterator[LlmRequest]:
         """Give the request that hands the answer's pieces on, where that is wished for."""
         if not request.stream:
             yield request
             return
-        pieces = Pieces(self._session, name, request.on_text)
+        pieces = Pieces(self._session, name, request.on_text, written)
         try:
             yield replace(request, on_text=pieces.put)
         finally:

@@ -3,7 +3,8 @@ Hand on the pieces of an answer while it is written: to the author's function, o
 
 The record is the whole answer, made after its end; pieces are for eyes, and a replay has none. They are handed on by a
 thread of their own, for the thread that reads the answer reads those of all other calls too. What is written as an
-event ends at a blank, so that a secret is masked whole. An answer that broke off begins anew: ``at`` is 0 again.
+event ends at a blank, so that a secret is masked whole. An answer that broke off begins anew: ``at`` is 0 again. With
+the record of the whole the pieces go, and one event stands in their place.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import queue
 import threading
 from collections.abc import Callable
 
+from airflow_aiflow.durable.event_cursor import DELTA, DONE
+from airflow_aiflow.durable.record import Instead
 from airflow_aiflow.runtime.payloads import masked
 from airflow_aiflow.runtime.session import Session
 
@@ -32,9 +35,13 @@ class Pieces:
     :param session: the attempt at work.
     :param name: of the step.
     :param to: the author's function, called with each piece as it came; ``None``: events are written.
+    :param written: takes the numbers of those events.
     """
 
-    def __init__(self, session: Session, name: str, to: Callable[[str], object] | None) -> None:
+    def __init__(
+        self, session: Session, name: str, to: Callable[[str], object] | None, written: list[int] | None = None
+    ) -> None:
+        self._written = [] if written is None else written
         self._session = session
         self._name = name
         self._to = to
@@ -97,4 +104,15 @@ class Pieces:
         piece, self._text = self._text[:end], self._text[end:]
         data = {"name": self._name, "at": self._at, "text": piece}
         self._at += end
-        self._session.recorder.event("text", masked(data, self._session.services.host.redact))
+        self._written.append(self._session.recorder.event(DELTA, masked(data, self._session.services.host.redact)))
+
+
+def instead_of(name: str, written: list[int]) -> Instead | None:
+    """
+    Say what stands in the place of an answer's pieces once it is recorded.
+
+    :param name: of the step.
+    :param written: the numbers of the pieces' events.
+    :return: ``None``: there were none.
+    """
+    return Instead(DONE, {"name": name, "pieces": len(written)}, tuple(written)) if written else None

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
@@ -21,7 +22,7 @@ from airflow_aiflow.durable.inbox import Question, QuestionWrite
 from airflow_aiflow.durable.items import FailedItem, Reusable, Wanted
 from airflow_aiflow.durable.payload import encode
 from airflow_aiflow.durable.ports import Ledger
-from airflow_aiflow.durable.record import Batch, EventRecord, Kept, SharedStep, StepRecord, Stored
+from airflow_aiflow.durable.record import Batch, EventRecord, Instead, Kept, SharedStep, StepRecord, Stored
 from airflow_aiflow.exceptions import LedgerError, LedgerUnavailableError
 from airflow_aiflow.runtime.meter import Meter
 from airflow_aiflow.runtime.patience import Patience
@@ -37,7 +38,7 @@ MOST_QUEUED = 32
 class _Ticket:
     """Be what one unit wants to have committed."""
 
-    __slots__ = ("divisible", "done", "error", "events", "prior", "steps")
+    __slots__ = ("divisible", "done", "error", "events", "first_seq", "prior", "steps")
 
     def __init__(
         self, steps: tuple[StepRecord, ...] = (), events: tuple[EventRecord, ...] = (), *, divisible: bool = False
@@ -47,6 +48,7 @@ class _Ticket:
         self.divisible = divisible
         self.events = events
         self.prior: list[StepRecord | None] = []
+        self.first_seq = 0
         self.error: BaseException | None = None
         self.done = False
 
@@ -97,24 +99,31 @@ class Recorder:
         with self._queue_lock:
             self._queue.append(ticket)
 
-    def event(self, kind: str, data: dict[str, Any]) -> None:
+    def event(self, kind: str, data: dict[str, Any]) -> int:
         """
         Commit an event. One whose commit was not acknowledged is committed with the next one.
 
         :param kind: what happened.
         :param data: anything that can be stored.
+        :return: its number.
         """
-        self._commit(_Ticket(events=(self._event(kind, data),)))
+        ticket = _Ticket(events=(self._event(kind, data),))
+        self._commit(ticket)
+        return ticket.first_seq
 
-    def step(self, record: StepRecord, event: dict[str, Any]) -> StepRecord | None:
+    def step(self, record: StepRecord, event: dict[str, Any], *, instead: Instead | None = None) -> StepRecord | None:
         """
         Commit a step with its event.
 
         :param record: the result.
         :param event: data of its ``step`` event.
+        :param instead: what stands in the place of events that nobody needs once it is recorded.
         :return: the record that was there first, ``None`` where this one was written.
         """
-        ticket = _Ticket((record,), (self._event("step", event),))
+        events = [self._event("step", event)]
+        if instead is not None:
+            events.append(replace(self._event(instead.kind, instead.data), replaces=instead.replaces))
+        ticket = _Ticket((record,), tuple(events))
         self._commit(ticket)
         return ticket.prior[0]
 
@@ -341,6 +350,7 @@ class Recorder:
     def _send(self, tickets: list[_Ticket]) -> None:
         steps = tuple(record for ticket in tickets for record in ticket.steps)
         events = (*self._unsure, *(event for ticket in tickets for event in ticket.events))
+        seq = self._next_seq + len(self._unsure)
         prior: list[StepRecord | None] = []
         if steps or events:
             batch = Batch(steps, events, self._next_seq)
@@ -358,6 +368,7 @@ class Recorder:
         for ticket in tickets:
             ticket.prior = prior[position : position + len(ticket.steps)]
             position += len(ticket.steps)
+            ticket.first_seq, seq = seq, seq + len(ticket.events)
             ticket.done = True
 
     def _fail(self, ticket: _Ticket, error: Exception) -> None:

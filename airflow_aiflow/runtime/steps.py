@@ -18,7 +18,7 @@ import tenacity
 from airflow_aiflow.durable.failpoint import failpoint
 from airflow_aiflow.durable.fingerprint import Printed
 from airflow_aiflow.durable.policy import check_name, is_count
-from airflow_aiflow.durable.record import StepRecord, Usage
+from airflow_aiflow.durable.record import Instead, StepRecord, Usage
 from airflow_aiflow.exceptions import (
     BudgetExceededError,
     FlowClosedError,
@@ -43,10 +43,15 @@ LONGEST_PAUSE = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """Hold what a live run gave."""
+    """
+    Hold what a live run gave.
+
+    :param instead: what stands in the place of events once it is recorded.
+    """
 
     value: Any
     usage: Usage | None = None
+    instead: Instead | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,7 +350,8 @@ def _record(session: Session, call: StepCall, slot: Slot, ran: Ran, duration_ms:
     if record is None:
         return ran.value
     failpoint("before_record", call.name)
-    prior = session.recorder.step(record, {"name": call.name, "kind": call.kind, "ms": round(duration_ms, 1)})
+    event = {"name": call.name, "kind": call.kind, "ms": round(duration_ms, 1)}
+    prior = session.recorder.step(record, event, instead=ran.instead)
     failpoint("after_record", call.name)
     if prior is not None:
         check_seal(session, prior)

@@ -253,6 +253,8 @@ class MemoryLedger:
                 events = tables.events.setdefault((lease.execution_pk, lease.fence), {})
                 for seq, event in enumerate(batch.events, batch.first_seq):
                     events.setdefault(seq, (shown(event.kind), event.data))
+                    if event.replaces:
+                        memory_attempts.replace_events(tables, lease, event.replaces)
             return before
 
     def intend(self, lease: Lease, intent: IntentWrite) -> IntentAnswer:

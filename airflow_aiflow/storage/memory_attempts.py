@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from airflow_aiflow.durable.attempt import Attempt
+from airflow_aiflow.durable.event_cursor import DELTA
 from airflow_aiflow.durable.execution import ExecutionState, Lease
 from airflow_aiflow.durable.sign import is_requeue
 from airflow_aiflow.storage.memory_tables import ExecutionRow, Tables
@@ -67,3 +68,18 @@ def end(tables: Tables, lease: Lease, ending: str) -> None:
     # An attempt that let go may still say how it ended.
     if attempt.ending in (None, "let_go"):
         attempt.ending = ending
+
+
+def replace_events(tables: Tables, lease: Lease, seqs: tuple[int, ...]) -> None:
+    """
+    Take events away in whose place another has come, and the pieces of dead attempts.
+
+    :param lease: of the attempt that wrote them.
+    :param seqs: their numbers.
+    """
+    for seq in seqs:
+        tables.events[lease.execution_pk, lease.fence].pop(seq, None)
+    for (pk, fence), events in tables.events.items():
+        if pk == lease.execution_pk and fence < lease.fence:
+            for seq in [seq for seq, (kind, _) in events.items() if kind == DELTA]:
+                del events[seq]

@@ -93,6 +93,7 @@ def _many(lease: Lease, generation: int, batch: Batch) -> Params:
         "reusable": [step.step_key for step in batch.steps if step.reuse_key is not None],
         "event_kind": [shown(event.kind) for event in batch.events],
         "event_data": [event.data for event in batch.events],
+        "replaced": [seq for event in batch.events for seq in event.replaces],
     }
 
 

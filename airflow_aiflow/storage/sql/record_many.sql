@@ -37,5 +37,11 @@ e as (
         with ordinality t (kind, data, place)
     where x.execution_id = %(execution_id)s and x.fence = %(fence)s
     on conflict do nothing
+),
+d as (                                         -- what the events stand in place of, and the like of dead attempts
+    delete from aiflow.event o
+    where cardinality(%(replaced)b::bigint[]) > 0 and o.execution_id = %(execution_id)s
+    and (o.fence = %(fence)s and o.seq = any (%(replaced)b::bigint[]) or o.fence < %(fence)s and o.kind = 'llm.delta')
+    and exists (select from aiflow.execution x where x.execution_id = %(execution_id)s and x.fence = %(fence)s)
 )
 select step_key from s

@@ -16,11 +16,12 @@ from airflow_aiflow.client import AiflowClient, Event, SubmissionFailedError, Su
 from airflow_aiflow.durable.event_cursor import Cursor
 from airflow_aiflow.durable.submission import Submission
 from airflow_aiflow.durable.submitting import Standing
+from airflow_aiflow.llm.call import LlmRequest
 from airflow_aiflow.local.ports import free_port
 from airflow_aiflow.runtime.clock import SystemClock
 from airflow_aiflow.runtime.flow import Flow
 from airflow_aiflow.storage.postgres import PostgresLedger
-from airflow_aiflow.testing import DurableTask
+from airflow_aiflow.testing import DurableTask, ScriptedModels
 from tests.integration.api.conftest import BODY, URL, World
 
 PATIENCE = 30.0
@@ -265,3 +266,39 @@ def test_a_busy_stream_does_not_look_at_states_for_each_event(
         followed.result(PATIENCE)
     assert ticks(seen) == list(range(12))
     assert len(looks) <= 6  # at the start, and where Airflow's word changed
+
+
+def test_pieces_of_an_answer_are_seen_and_gone_once_it_is_recorded(
+    world: World, client: AiflowClient, ledger: PostgresLedger
+) -> None:
+    one = client.submit("answer", {"question": "why?"})
+    until(lambda: one["run_id"] in world.runs.runs)
+    seen: list[Event] = []
+
+    def answer(request: LlmRequest) -> str:
+        assert request.on_text is not None
+        request.on_text("It is ")
+        until(lambda: "llm.delta" in kinds(list(seen)))  # before the record there is something to see
+        request.on_text("due.")
+        return "It is due."
+
+    asking = task(ledger, one)
+    asking.models = ScriptedModels(answer)
+
+    def follow() -> None:
+        for event in client.stream(one["submission_id"]):
+            seen.append(event)
+
+    with ThreadPoolExecutor(1) as pool:
+        followed = pool.submit(follow)
+        asking.run(lambda flow: flow.llm("ask", "why?", stream=True))
+        says(world, one, "success")
+        followed.result(PATIENCE)
+    assert "llm.done" in kinds(seen)
+    late = kinds(list(client.stream(one["submission_id"])))
+    assert "llm.delta" not in late
+    assert "llm.done" in late
+
+
+def kinds(events: list[Event]) -> list[str]:
+    return [event.data["kind"] for event in events if event.name == "event"]

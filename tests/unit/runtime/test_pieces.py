@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from airflow_aiflow.exceptions import FlowOptionError
+from airflow_aiflow.exceptions import FlowOptionError, ModelUnavailableError
 from airflow_aiflow.llm.call import LlmRequest
+from airflow_aiflow.runtime.recorder import Recorder
 from airflow_aiflow.storage.memory import MemoryLedger
 from airflow_aiflow.testing import DurableTask, ScriptedModels
 
@@ -25,9 +26,23 @@ def spoken(text: str = TEXT, size: int = 5) -> ScriptedModels:
     return ScriptedModels(answer)
 
 
-def events(task: DurableTask) -> list[dict[str, Any]]:
+def events(task: DurableTask, kind: str = "llm.delta") -> list[dict[str, Any]]:
     assert isinstance(task.ledger, MemoryLedger)
-    return [json.loads(event.data) for event in task.ledger.events(task.execution) if event.kind == "text"]
+    return [json.loads(event.data) for event in task.ledger.events(task.execution) if event.kind == kind]
+
+
+def written(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Keep the pieces as they are written: with the record they go."""
+    found: list[dict[str, Any]] = []
+    event = Recorder.event
+
+    def kept(recorder: Recorder, kind: str, data: dict[str, Any]) -> int:
+        if kind == "llm.delta":
+            found.append(data)
+        return event(recorder, kind, data)
+
+    monkeypatch.setattr(Recorder, "event", kept)
+    return found
 
 
 def test_pieces_go_to_the_authors_function_and_the_record_is_whole() -> None:
@@ -40,10 +55,9 @@ def test_pieces_go_to_the_authors_function_and_the_record_is_whole() -> None:
     assert events(task) == []
 
 
-def test_pieces_are_events_that_put_together_are_the_answer() -> None:
-    task = DurableTask(models=spoken())
+def test_pieces_are_events_that_put_together_are_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    task, found = DurableTask(models=spoken()), written(monkeypatch)
     assert task.run(lambda flow: flow.llm("ask", "p", stream=True)) == TEXT
-    found = events(task)
     assert "".join(event["text"] for event in found) == TEXT
     assert [event["at"] for event in found] == [
         sum(len(one["text"]) for one in found[:place]) for place in range(len(found))
@@ -51,10 +65,58 @@ def test_pieces_are_events_that_put_together_are_the_answer() -> None:
     assert {event["name"] for event in found} == {"ask"}
 
 
-def test_a_secret_that_is_cut_into_pieces_is_masked() -> None:
+def test_a_secret_that_is_cut_into_pieces_is_masked(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = written(monkeypatch)
     task = DurableTask(models=spoken("it is hunter2-hunter2 and more", size=3), secrets=("hunter2-hunter2",))
     task.run(lambda flow: flow.llm("ask", "p", stream=True))
-    assert "".join(event["text"] for event in events(task)) == "it is *** and more"
+    assert "".join(event["text"] for event in found) == "it is *** and more"
+
+
+def test_with_the_record_the_pieces_go_and_one_event_stands_in_their_place() -> None:
+    task = DurableTask(models=spoken())
+    task.run(lambda flow: flow.llm("ask", "p", stream=True))
+    assert events(task) == []
+    [done] = events(task, "llm.done")
+    assert done["name"] == "ask"
+    assert done["pieces"] >= 1
+    task.run(lambda flow: flow.llm("ask", "p", stream=True))
+    assert len(events(task, "llm.done")) == 1, "a replay has none"
+
+
+def test_the_pieces_of_a_dead_attempt_go_with_the_record_of_a_later_one() -> None:
+    broken = True
+
+    def answer(request: LlmRequest) -> str:
+        assert request.on_text is not None
+        request.on_text("half an answer ")
+        if broken:
+            raise ValueError("cut off")
+        return "whole"
+
+    task = DurableTask(models=ScriptedModels(answer))
+    with pytest.raises(ValueError, match="cut off"):
+        task.run(lambda flow: flow.llm("ask", "p", stream=True))
+    assert [event["text"] for event in events(task)] == ["half an answer "]
+    broken = False
+    assert task.run(lambda flow: flow.llm("ask", "p", stream=True)) == "whole"
+    assert events(task) == []
+
+
+def test_pieces_of_tries_that_failed_go_too() -> None:
+    tries = 0
+
+    def answer(request: LlmRequest) -> str:
+        nonlocal tries
+        tries += 1
+        assert request.on_text is not None
+        request.on_text(f"try {tries} ")
+        if tries == 1:
+            raise ModelUnavailableError("busy", retry_after=0.0)
+        return "whole"
+
+    task = DurableTask(models=ScriptedModels(answer))
+    task.run(lambda flow: flow.llm("ask", "p", stream=True))
+    assert events(task) == []
 
 
 def test_a_function_that_fails_costs_the_pieces_and_not_the_answer() -> None:
