@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from airflow.api_fastapi.common.dagbag import create_dag_bag
 from airflow.models.asset import AssetModel
@@ -92,7 +92,11 @@ def _with_relatives(
         raise LookupError(f"{dag.dag_id} has no task {unknown[0]}")
     normal = {one for one in tasks if isinstance(one, str)}
     mapped = {one for one in tasks if not isinstance(one, str)}
-    for wanted, direction in ((upstream, "upstream"), (downstream, "downstream")):
+    directions: tuple[tuple[bool, Literal["upstream", "downstream"]], ...] = (
+        (upstream, "upstream"),
+        (downstream, "downstream"),
+    )
+    for wanted, direction in directions:
         if wanted:
             found: Any = find_relevant_relatives(
                 normal, mapped, dag=dag, run_id=run_id, direction=direction, session=session

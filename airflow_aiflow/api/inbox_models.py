@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator
 
 from airflow_aiflow.api.execution_models import ExecutionName, Owner
 from airflow_aiflow.durable.effect import EffectState
@@ -177,6 +178,16 @@ class ResolveBody(WordBody):
     result: JsonValue = Field(
         default=None, description="With `happened`: what the effect gives from now on. Leave it out where it has none."
     )
+
+    @field_validator("result")
+    @classmethod
+    def _json(cls, value: Any) -> Any:
+        """Refuse what a JSON parser of Python takes and JSON does not have."""
+        try:
+            json.dumps(value, allow_nan=False)
+        except (ValueError, RecursionError) as error:
+            raise ValueError("the result is not JSON: it holds NaN or Infinity, or is too deep") from error
+        return value
 
 
 class AnswerBody(WordBody):

@@ -39,6 +39,17 @@ SCHEMA: dict[str, Any] = {
     },
 }
 
+#: How a user is known: by Airflow's own token, or the cookie of its pages.
+SECURITY: dict[str, Any] = {
+    "bearer": {"type": "http", "scheme": "bearer", "description": "A token of Airflow's /auth/token."},
+    "cookie": {
+        "type": "apiKey",
+        "in": "cookie",
+        "name": "_token",
+        "description": "Of Airflow's own pages. A change by it has to come from this very site.",
+    },
+}
+
 log = logging.getLogger(__name__)
 
 
@@ -72,6 +83,9 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def refused(_request: Request, error: HTTPException) -> JSONResponse:
+        if error.status_code == 400 and isinstance(error.__cause__, UnicodeDecodeError):
+            # FastAPI's word on bytes that are no text; any other body that is no JSON is malformed, too.
+            return problem(422, "the body is not UTF-8", errors=[{"pointer": "", "detail": "the body is not UTF-8"}])
         return problem(error.status_code, str(error.detail), error.headers)
 
     @app.exception_handler(RequestValidationError)
@@ -100,7 +114,10 @@ def describe(app: FastAPI) -> None:
 
     def described() -> dict[str, Any]:
         document = plain()
-        document.setdefault("components", {}).setdefault("schemas", {})["Problem"] = SCHEMA
+        parts = document.setdefault("components", {})
+        parts.setdefault("schemas", {})["Problem"] = SCHEMA
+        parts["securitySchemes"] = SECURITY
+        document["security"] = [{name: []} for name in SECURITY]
         return document
 
     app.openapi = described  # type: ignore[method-assign]

@@ -196,11 +196,15 @@ class House:
 
     def task(self, task_id: str, run_id: str = "monday", **options: Any) -> DurableTask:
         """Give a task instance of the DAG ``invoices``."""
-        models = ScriptedModels(price=Decimal("0.004"))
         return DurableTask(
-            **{"dag_id": "invoices", "models": models}
-            | options
-            | {"task_id": task_id, "run_id": run_id, "ledger": self.ledger, "store": self.store, "clock": SystemClock()}
+            dag_id="invoices",
+            task_id=task_id,
+            run_id=run_id,
+            ledger=self.ledger,
+            store=self.store,
+            clock=SystemClock(),
+            models=ScriptedModels(price=Decimal("0.004")),
+            **options,
         )
 
     def age(self) -> None:
