@@ -13,7 +13,7 @@ from typing import Any
 
 from airflow_aiflow.local.postgres import PostgresServer
 from airflow_aiflow.storage.migrate import upgrade
-from bench.maps import maps
+from bench.maps import ROWS, maps
 from bench.ours import cost_of_safety, resume
 from bench.parse import parse_modules
 from bench.peer import dbos_step
@@ -39,6 +39,7 @@ REACH = {
     "map_calls_repeated": "at most 500, one flush, after a kill at nine tenths",
     "map_memory_mib": "under 300: a million items of 1 KiB, results not kept",
     "growth_ratio": "at most 1.2: a step in a ledger of two million rows over one in an empty ledger",
+    "growth_reuse_ratio": "at most 1.2: the same for a step with reuse=, beside as many results of other runs",
     "dbos_map_ratio": "shown: a map's items a second over DBOS's steps",
     "dbos_step_ratio": "shown beside ours",
     "parse_modules": "fewer than 40",
@@ -62,13 +63,13 @@ def versions() -> dict[str, str]:
     return found
 
 
-def measure(rounds: int) -> dict[str, Any]:
+def measure(rounds: int, rows: int = ROWS) -> dict[str, Any]:
     """Measure everything on one server."""
     with tempfile.TemporaryDirectory(prefix="aiflow-bench-") as folder, PostgresServer(Path(folder) / "pg") as server:
         dsn = server.fresh_database()
         upgrade(dsn)
         results = cost_of_safety(dsn, rounds) | resume(dsn) | cleared_group(dsn) | replayed_effects(dsn)
-        results |= maps(dsn)
+        results |= maps(dsn, rows)
         results |= dbos_step(server.fresh_database())
         beside = server.fresh_database()
         upgrade(beside)
@@ -83,9 +84,10 @@ def main() -> int:
     """Run."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--rounds", type=int, default=20, help="turns of 50 calls for each candidate (default 20)")
+    parser.add_argument("--rows", type=int, default=ROWS, help=f"rows of the ledger at its largest (default {ROWS:,})")
     parser.add_argument("--json", action="store_true", help="print the results as one JSON object on the last line")
     arguments = parser.parse_args()
-    results = measure(arguments.rounds)
+    results = measure(arguments.rounds, arguments.rows)
     RESULTS.write_text(json.dumps(results, indent=2) + "\n")
     print(f"{'what':<26}{'measured':>10}   reach")
     for name, reach in REACH.items():

@@ -51,6 +51,13 @@ select 1000000000 + n / 100, 1, sha256(int8send(n)), 'step', 'compute', '', sha2
 from generate_series(%(from)s::bigint, %(to)s::bigint) n
 """
 
+#: What each of these rows would have where another run may look for it.
+GROW_REUSE = """
+insert into aiflow.reuse (reuse_key, execution_id, generation, step_key)
+select hashint8extended(n, 7), 1000000000 + n / 100, 1, sha256(int8send(n))
+from generate_series(%(from)s::bigint, %(to)s::bigint) n
+"""
+
 
 def trivial(item: int, text: str) -> str:
     """Do nothing worth timing."""
@@ -228,6 +235,8 @@ def growth(dsn: str, rows: int = ROWS) -> dict[str, Any]:
     """
     Compare a step's cost in a small ledger with its cost in a large one, each over a bare commit of the same moment.
 
+    Once for a step, and once for one that is looked for among other runs and that other runs may look for.
+
     :param dsn: of a migrated ledger.
     :param rows: of the large one.
     """
@@ -235,39 +244,42 @@ def growth(dsn: str, rows: int = ROWS) -> dict[str, Any]:
     ledger = PostgresLedger.connect(dsn)
     numbers = itertools.count()
     try:
-        small = _step_cost(ledger, bare, numbers)
+        small = [_step_cost(ledger, bare, numbers, reuse) for reuse in (None, 86_400.0)]
         with psycopg.connect(dsn, autocommit=True) as connection:
             for at in range(0, rows, 200_000):
-                connection.execute(GROW, {"from": at, "to": min(at + 200_000, rows) - 1})
-        large = _step_cost(ledger, bare, numbers)
+                part = {"from": at, "to": min(at + 200_000, rows) - 1}
+                connection.execute(GROW, part)
+                connection.execute(GROW_REUSE, part)
+        large = [_step_cost(ledger, bare, numbers, reuse) for reuse in (None, 86_400.0)]
     finally:
         ledger.close()
-    return {"growth_ratio": large / small, "growth_rows": rows}
+    return {"growth_ratio": large[0] / small[0], "growth_reuse_ratio": large[1] / small[1], "growth_rows": rows}
 
 
-def _step_cost(ledger: PostgresLedger, bare: Callable[[], float], numbers: Iterator[int]) -> float:
+def _step_cost(ledger: PostgresLedger, bare: Callable[[], float], numbers: Iterator[int], reuse: float | None) -> float:
     """Give milliseconds of a step in bare commits."""
     task = DurableTask(ledger=ledger, clock=SystemClock(), run_id=f"growth {next(numbers)}")
     times: list[float] = []
     with open_flow(task.attempt(), quiet(task)) as flow:
         for _ in range(TURN):
-            flow.step("warm", trivial, next(numbers), "x" * 200)
+            flow.step("warm", trivial, next(numbers), "x" * 200, reuse=reuse)
         before = bare()
         for _ in range(STEPS):
             began = time.perf_counter()
-            flow.step("timed", trivial, next(numbers), "x" * 200)
+            flow.step("timed", trivial, next(numbers), "x" * 200, reuse=reuse)
             times.append(time.perf_counter() - began)
         after = bare()
     return median(times) * (before + after) / 2
 
 
-def maps(dsn: str) -> dict[str, Any]:
+def maps(dsn: str, rows: int = ROWS) -> dict[str, Any]:
     """
     Measure everything of this module.
 
     :param dsn: of a migrated ledger.
+    :param rows: of the ledger at its largest.
     """
-    return rates(dsn) | killed_map(dsn) | memory(dsn) | growth(dsn)
+    return rates(dsn) | killed_map(dsn) | memory(dsn) | growth(dsn, rows)
 
 
 if __name__ == "__main__":
