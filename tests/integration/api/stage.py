@@ -6,6 +6,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 
 from airflow_aiflow.runtime.clock import SystemClock
@@ -38,7 +39,8 @@ class Stage:
         while run_id not in self.world.runs.runs:  # made once the client has its answer
             never.wait(0.01)
         self.world.runs.runs[run_id].state = "running"
-        self._deeds[run_id] = deeds = queue.Queue()
+        deeds: queue.Queue[tuple[Deed | None, threading.Event]] = queue.Queue()
+        self._deeds[run_id] = deeds
         task = DurableTask(ledger=self.ledger, clock=SystemClock(), dag_id="answer", run_id=run_id, task_id="run")
 
         def body(flow: Flow) -> str:
@@ -58,6 +60,11 @@ class Stage:
         thread = threading.Thread(target=play, daemon=True)
         thread.start()
         self._threads.append(thread)
+
+    def emit(self, run_id: str, *numbers: int) -> None:
+        """Let the task emit numbers, each by itself."""
+        for number in numbers:
+            self.do(run_id, partial(_tick, number))
 
     def do(self, run_id: str, deed: Deed | None) -> None:
         """Let the task do something; ``None``: end."""
@@ -80,6 +87,10 @@ class Stage:
         self.do(run_id, None)
         self.world.runs.results[run_id] = result
         self.world.runs.runs[run_id].state = state
+
+
+def _tick(number: int, flow: Flow) -> None:
+    flow.emit("tick", number=number)
 
 
 @contextmanager

@@ -61,8 +61,7 @@ class Control:
         self.stage.begin(self.run_id(body))
 
     def emit(self, body: dict[str, Any]) -> None:
-        for number in body["numbers"]:
-            self.stage.do(self.run_id(body), lambda flow, number=number: flow.emit("tick", number=number))
+        self.stage.emit(self.run_id(body), *body["numbers"])
 
     def progress(self, body: dict[str, Any]) -> None:
         self.stage.do(self.run_id(body), lambda flow: flow.progress(body["done"], body["total"], body["message"]))

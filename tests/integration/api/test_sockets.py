@@ -67,8 +67,7 @@ def ticks(messages: list[dict[str, Any]]) -> list[int]:
 
 
 def emit(stage: Stage, one: dict[str, Any], *numbers: int) -> None:
-    for number in numbers:
-        stage.do(one["run_id"], lambda flow, number=number: flow.emit("tick", number=number))
+    stage.emit(one["run_id"], *numbers)
 
 
 def submitted(server: Server, question: str) -> dict[str, Any]:
