@@ -196,7 +196,7 @@ function Group({ group, gone, chosen, choose, focused, hold, onSaid }) {
           h("h2", {}, group.name),
           h("span", { className: "aif-muted" }, `${group.entries.length} in ${group.dag_id}`),
         )
-      : null,
+      : h("h2", { className: "aif-hidden" }, group.name),
     group.entries.map((entry) =>
       h(EntryCard, {
         key: entry.number,

@@ -33,7 +33,7 @@ function LimitCard({ limit }) {
     h(
       "div",
       { className: "aif-row aif-spread" },
-      h("h3", { className: "aif-mono" }, limit.name),
+      h("h2", { className: "aif-mono" }, limit.name),
       used.waiting ? h("span", { className: "aif-muted" }, `${count(used.waiting)} waiting`) : null,
     ),
     h(Meter, { label: "Requests a minute", used: used.requests, most: limit.rpm }),
