@@ -89,6 +89,7 @@ function Chart({ dagId, runs, title, parts, text }) {
   const go = useNavigate();
   const zone = useTimeZone();
   const { columns, top, total } = chartOf(runs, parts);
+  const sums = total.reduce((sum, one) => sum + one, 0);
   const legend = parts.length > 1 ? parts.map((part, at) => h("span", { key: part.name }, h("span", { className: `aif-swatch aif-column-${part.tone}`, "aria-hidden": true }), `${part.name} ${text(total[at])}`)) : [h("span", { key: "all" }, title === "Duration" ? `at most ${text(Math.max(...columns.map((one) => one.sum)))}` : `${text(total[0])} in all`)];
   return h(
     "figure",
@@ -97,7 +98,7 @@ function Chart({ dagId, runs, title, parts, text }) {
     h(
       "div",
       { className: "aif-chart-body", role: "img", "aria-label": `${title} of the last ${plural(runs.length, "run")}; the table below has the figures` },
-      h("span", { className: "aif-chart-top", "aria-hidden": true }, text(top)),
+      h("span", { className: sums > 0 ? "aif-chart-top" : "aif-track-empty", "aria-hidden": true }, sums > 0 ? text(top) : "none"),
       columns.map(({ run, shares, sum }) =>
         h(
           "div",
