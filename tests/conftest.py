@@ -23,7 +23,7 @@ pytest_plugins = ("tests.stack",)
 #: machine, and most of their time is waiting.
 _STACKS = (
     "airflow",
-    "browser",
+    "ui",
     "recovery",
     "integration/airflow",
     "integration/cli/test_stack_commands.py",

@@ -167,7 +167,7 @@ def test_a_map_unfolds(person: Enter, review: Told) -> None:
 @pytest.mark.ui_all
 def test_a_doubt_is_seen_and_leads_to_the_inbox(person: Enter, doubt: Told) -> None:
     page = person().go(doubt.task_tab("charge_card"))
-    expect(page.locator(".aif-bar-in_doubt")).to_have_count(1)
+    expect(page.locator("[data-bar].aif-bar-in_doubt")).to_have_count(1)
     expect(page.locator(".aif-figure-warning")).to_contain_text("1")
     page.get_by_role("link", name="answer in the inbox").click()
     expect(page).to_have_url(re.compile("plugin/aiflow/inbox"))
@@ -191,7 +191,7 @@ def test_generations_are_told_apart(person: Enter, cleared: Told) -> None:
     page = person().go(cleared.task_tab("assess"))
     choice = page.get_by_role("combobox", name="Generation")
     expect(choice).to_have_value("2")
-    expect(page.locator(".aif-bar-reused")).not_to_have_count(0)
+    expect(page.locator("[data-bar].aif-bar-reused")).not_to_have_count(0)
     choice.select_option("1")
     expect(page).to_have_url(re.compile("generation=1"))
     choice.select_option("2")
@@ -223,7 +223,7 @@ def test_a_broken_connection_shows_and_heals(person: Enter, doubt: Told) -> None
 
     page.route(asked, refuse)
     expect(page.locator(".aif-stale")).to_contain_text("the ledger does not answer")
-    expect(page.locator(".aif-bar-in_doubt")).to_have_count(1)
+    expect(page.locator("[data-bar].aif-bar-in_doubt")).to_have_count(1)
     page.unroute(asked)
     expect(page.locator(".aif-stale")).to_have_count(0)
 
@@ -234,7 +234,8 @@ def test_ten_thousand_steps_are_there_at_once(person: Enter, many: Told) -> None
     page = admin.go(many.task_tab("work"))
     expect(page.locator(".aif-legend")).to_contain_text("10,000 steps")
     # From the answer's last byte to the frame that follows the picture, on a page that is loaded already.
-    page.get_by_role("tab", name="Details").or_(page.get_by_role("link", name="Details")).first.click()
+    page.locator("a[href$='/details']").first.click()
+    expect(page.locator("[data-bar]")).to_have_count(0)
     page.evaluate(
         """() => new Promise(resolve => {
           performance.clearResourceTimings(); performance.setResourceTimingBufferSize(1000);
@@ -246,7 +247,7 @@ def test_ten_thousand_steps_are_there_at_once(person: Enter, many: Told) -> None
           resolve();
         })"""
     )
-    page.get_by_role("tab", name="AI Flow").or_(page.get_by_role("link", name="AI Flow")).last.click()
+    page.locator("a[href*='plugin/aiflow-task']").first.click()
     painted, answered = page.evaluate(
         """async () => [await window.aifPainted,
           performance.getEntriesByType('resource').filter(one => one.name.includes('/timeline')).at(-1).responseEnd]"""
