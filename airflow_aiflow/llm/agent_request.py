@@ -11,6 +11,7 @@ also where the one before may have answered and billed.
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -103,7 +104,7 @@ class AgentCaller:
 
         :raises ModelError: see ``ModelCaller.call``.
         """
-        response: ModelResponse = self._run(self._ask(request))
+        response: ModelResponse = self._run(self._ask())
         model = self._request.model.model_name
         return LlmAnswer(value=pack_response(response), usage=usage_of([response], model=model))
 
@@ -116,7 +117,7 @@ class AgentCaller:
     def close(self) -> None:
         """Keep nothing open."""
 
-    async def _ask(self, described: LlmRequest) -> ModelResponse:
+    async def _ask(self) -> ModelResponse:
         request, who = self._request, f"model '{self._request.model.model_id}'"
         for model in leaves(request.model):
             make_one_attempt(model)
@@ -129,12 +130,19 @@ class AgentCaller:
                 raise ModelTimeoutError(
                     f"{who} did not answer whole within {request.timeout:g} s; it may have been billed"
                 ) from error
-            ours = _translated(error, who, cleaner(described))
+            ours = _translated(error, who, self._cleaner())
             if ours is None:
                 raise
             raise ours from error
         _refuse_cut(response, who, request)
         return response
+
+    def _cleaner(self) -> Callable[[str], str]:
+        """Mask each text of the conversation, which a provider may quote, and the secrets that Airflow knows."""
+        request = self._request
+        texts = [text for text in _texts(request.messages) if text]
+        masks = [cleaner(LlmRequest(text, system_prompt=request.instructions)) for text in texts or [""]]
+        return lambda text: functools.reduce(lambda masked, mask: mask(masked), masks, text)
 
     async def _send(self) -> ModelResponse:
         request, settings = self._request, self._settings()

@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 from pydantic_ai import Agent
 from pydantic_ai.exceptions import ModelConnectionError, ModelHTTPError
-from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    SystemPromptPart,
+    TextPart,
+    ToolCallPart,
+    UserPromptPart,
+)
 from pydantic_ai.models import Model, ModelRequestParameters
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.wrapper import WrapperModel
@@ -48,9 +56,8 @@ def model(name: str, *ends: Exception | str) -> FunctionModel:
 
 
 def caller(model: Model, **settings: Any) -> tuple[AgentCaller, AgentRequest]:
-    request = AgentRequest(
-        model, [ModelRequest.user_text_prompt("The secret prompt of mine")], settings, ModelRequestParameters(), False
-    )
+    said = ModelRequest([SystemPromptPart("Be a careful helper."), UserPromptPart("The secret prompt of mine")])
+    request = AgentRequest(model, [said], settings, ModelRequestParameters(), False)
     return AgentCaller(request, asyncio.run), request
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from airflow_aiflow import current_flow, effect, step
 from airflow_aiflow.exceptions import (
     AiflowConfigError,
     AttemptAsks,
+    AttemptParked,
     BudgetExceededError,
     EffectConflictError,
     EffectInDoubtError,
@@ -729,6 +731,63 @@ def test_an_async_task_awaits_its_agent() -> None:
     assert task.run_async(body) == "done"
     assert sorted(OUTSIDE) == [("look", 1), ("refund", 1, 2)]
     assert ASKED == [1, 3]
+
+
+def test_an_async_task_asks_a_person_too() -> None:
+    agent = Agent(scripted([call("refund_approved", order_id=1, cents=2)], "done"), tools=[refund_approved])
+    task = DurableTask()
+
+    async def body(flow: AsyncFlow) -> str:
+        return await flow.agent("resolve", agent, "Ticket 1")
+
+    with pytest.raises(AttemptAsks):
+        task.run_async(body)
+    task.answer("Approve")
+    assert task.run_async(body) == "done"
+    assert OUTSIDE == [("refund", 1, 2)]
+    assert ASKED == [1, 3]
+
+
+def test_told_to_end_an_agent_starts_nothing_more_and_goes_on_later() -> None:
+    def shut(order_id: int) -> str:
+        flow: Any = current_flow()
+        flow._session.gate.shut(30, "the process is told to end")
+        return lookup_order(order_id)
+
+    agent = Agent(scripted([call("shut", order_id=1)], "done"), tools=[shut])
+    task = DurableTask()
+    with pytest.raises(AttemptParked):
+        task.run(resolve(agent))
+    assert OUTSIDE == [("look", 1)]
+    task.same_again()
+    assert task.run(resolve(agent)) == "done"
+    assert OUTSIDE == [("look", 1)], "what was in hand is recorded"
+    assert ASKED == [1, 3]
+
+
+def test_a_signal_ends_an_agent_whose_tool_does_not_return() -> None:
+    """As Airflow's ``execution_timeout`` does, by a handler that raises in the main thread."""
+    never = threading.Event()
+
+    def late(number: int, frame: object) -> None:
+        raise TimeoutError("the task's time is over")
+
+    def hangs() -> str:
+        OUTSIDE.append("began")
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        never.wait(60)
+        return "late"
+
+    agent = Agent(scripted([call("hangs")], "done"), tools=[hangs])
+    before = signal.signal(signal.SIGALRM, late)
+    try:
+        with pytest.raises(TimeoutError, match="time is over"):
+            DurableTask().run(resolve(agent))
+    finally:
+        signal.signal(signal.SIGALRM, before)
+        never.set()
+    assert OUTSIDE == ["began"]
+    assert ASKED == [1]
 
 
 def test_agents_run_side_by_side() -> None:
