@@ -20,10 +20,11 @@ from airflow_aiflow.api.ledger_metrics import families
 from airflow_aiflow.api.looks import Looks
 from airflow_aiflow.api.reading_app import include, reading_here
 from airflow_aiflow.api.rights import signed_in
-from airflow_aiflow.api.rounds import one_round, rounds
-from airflow_aiflow.api.serving_submissions import service
+from airflow_aiflow.api.rounds import ServerRound, rounds
+from airflow_aiflow.api.serving_submissions import desk, service
 from airflow_aiflow.api.socket_routes import SocketRoutes
 from airflow_aiflow.api.submission_routes import SubmissionRoutes
+from airflow_aiflow.api.upload_routes import UploadRoutes
 from airflow_aiflow.durable.event_cursor import Events
 from airflow_aiflow.durable.figures import Figures
 from airflow_aiflow.storage.postgres_listen import EventListener
@@ -47,11 +48,12 @@ def create_app(look: Callable[[], Figures] | None = None) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
-        lifespan=rounds(one_round),
+        lifespan=rounds(ServerRound()),
     )
     problem.install(app)
     app.add_middleware(BodyLimit)
-    app.include_router(SubmissionRoutes(service).router())
+    app.include_router(SubmissionRoutes(service, desk=desk).router())
+    app.include_router(UploadRoutes(desk).router())
     following = Following(service, EventHub(_events, _words, _listener))
     app.include_router(EventRoutes(following).router())
     app.include_router(SocketRoutes(following).router())

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -23,6 +24,9 @@ ROUND_SECONDS = 2.0
 
 #: Seconds that the server which wrote a row gets to make its run.
 LEFT_SECONDS = 10.0
+
+#: Seconds between two looks for uploads that nobody used: they have expired for an hour by then.
+REAP_SECONDS = 300.0
 
 #: Seconds after a round that failed: the ledger may be away, or not configured at all.
 AFTER_FAULT = 30.0
@@ -64,16 +68,31 @@ async def _go_on(go: Callable[[], None], wait: Callable[[float], Awaitable[None]
         await wait(pause)
 
 
-def one_round() -> None:
-    """Go one round, with what this deployment has configured."""
-    from airflow_aiflow.api.serving_submissions import service
-    from airflow_aiflow.config import callback_rules
-    from airflow_aiflow.hooks.aiflow import AiflowHook
-    from airflow_aiflow.hooks.callback_post import CallbackPost, deliver_due
+class ServerRound:
+    """
+    Go one round, with what this deployment has configured.
 
-    ours = service()
-    ours.heal(older_than=LEFT_SECONDS)
-    ours.press_on()
-    rules = callback_rules()
-    if rules is not None:
-        deliver_due(AiflowHook().callbacks(), rules, CallbackPost())
+    :param clock: gives seconds that only grow.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._reaped = float("-inf")
+
+    def __call__(self) -> None:
+        """Go one round."""
+        from airflow_aiflow.api.serving_submissions import desk, service
+        from airflow_aiflow.config import callback_rules
+        from airflow_aiflow.hooks.aiflow import AiflowHook
+        from airflow_aiflow.hooks.callback_post import CallbackPost, deliver_due
+
+        ours, rules = service(), callback_rules()
+        ours.heal(older_than=LEFT_SECONDS)
+        ours.press_on()
+        if rules is not None:
+            deliver_due(AiflowHook().callbacks(), rules, CallbackPost())
+        if self._clock() - self._reaped >= REAP_SECONDS:
+            self._reaped = self._clock()
+            uploads = desk()
+            if uploads is not None:
+                uploads.reap()

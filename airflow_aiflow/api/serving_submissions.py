@@ -3,8 +3,33 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import TYPE_CHECKING
 
 from airflow_aiflow.durable.submitting import SubmissionService
+
+if TYPE_CHECKING:
+    from airflow_aiflow.durable.upload import UploadDesk
+
+
+@cache
+def desk() -> UploadDesk | None:
+    """
+    Give what takes uploads; ``None``: they are off.
+
+    :raises AiflowConfigError: if a connection or an option is missing or wrong.
+    """
+    from airflow_aiflow import config
+    from airflow_aiflow.durable.upload import UploadDesk
+    from airflow_aiflow.hooks.aiflow import AiflowHook
+    from airflow_aiflow.storage.s3 import S3ArtifactStore
+
+    limit = config.upload_limit()
+    if not limit:
+        return None
+    hook = AiflowHook()
+    store = hook.artifact_store()
+    assert isinstance(store, S3ArtifactStore)  # whatever the connection is: it speaks S3
+    return UploadDesk(hook.uploads(), store.staging, store, limit=limit)
 
 
 @cache

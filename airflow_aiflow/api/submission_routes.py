@@ -11,23 +11,26 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from math import ceil
 from typing import Annotated, Any
 from uuid import UUID
 
 from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
-from fastapi import APIRouter, BackgroundTasks, Header, HTTPException, Query, Request, Response
+from fastapi import APIRouter, BackgroundTasks, Depends, Header, HTTPException, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 from pydantic import AwareDatetime
 
 from airflow_aiflow.api.problem import problem
-from airflow_aiflow.api.rights import SignedIn, may, readable, require
+from airflow_aiflow.api.rights import SignedIn, json_only, may, readable, require
 from airflow_aiflow.api.submission_models import SubmissionBody, SubmissionPage, SubmissionView, view_of
 from airflow_aiflow.durable.pace import TooFastError
 from airflow_aiflow.durable.submission import KEY_LIMIT, Filter, Submission, SubmissionRequest, SubmissionState
 from airflow_aiflow.durable.submitting import IllegalMoveError, KeyInUseError, Standing, SubmissionService
+from airflow_aiflow.durable.upload import REFERENCE, UploadDesk
+from airflow_aiflow.exceptions import SubmissionRefusedError
 
 #: Seconds after which a client should ask again, by how often it has asked: doubled, and then this.
 ASK_AGAIN = (1, 2, 4, 8, 10)
@@ -64,13 +67,18 @@ class SubmissionRoutes:
 
     :param service: gives what takes them; asked at the first request.
     :param wait: waits some seconds.
+    :param desk: gives what takes uploads; ``None``: they are off.
     """
 
     def __init__(
-        self, service: Callable[[], SubmissionService], wait: Callable[[float], Awaitable[None]] = asyncio.sleep
+        self,
+        service: Callable[[], SubmissionService],
+        wait: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        desk: Callable[[], UploadDesk | None] = lambda: None,
     ) -> None:
         self._service = service
         self._wait = wait
+        self._desk = desk
 
     def router(self) -> APIRouter:
         """Give the routes, to be included into an app."""
@@ -83,7 +91,11 @@ class SubmissionRoutes:
             methods=["POST"],
             status_code=202,
             response_model=SubmissionView,
-            responses=in_use | {429: {"description": "You hand in too fast; `Retry-After` says when to.", **PROBLEM}},
+            responses=in_use
+            | {413: {"description": "The body is too large.", **PROBLEM}}
+            | {415: {"description": "The body is no JSON.", **PROBLEM}}
+            | {429: {"description": "You hand in too fast; `Retry-After` says when to.", **PROBLEM}},
+            dependencies=[Depends(json_only)],
         )
         routes.add_api_route("", self.listed, methods=["GET"], response_model=SubmissionPage)
         routes.add_api_route(one, self.shown, methods=["GET"], response_model=SubmissionView)
@@ -109,8 +121,7 @@ class SubmissionRoutes:
         key = _one_key(body.idempotency_key, idempotency_key)
         await require(user, "POST", body.pipeline, missing=missing)
         try:
-            wanted = _wanted(body, str(user.get_id()), key)
-            one, new = await run_in_threadpool(self._service().submit, wanted)
+            one, new = await run_in_threadpool(self._submitted, body, str(user.get_id()), key)
         except LookupError as error:
             raise HTTPException(404, missing) from error
         except KeyInUseError as error:
@@ -127,6 +138,21 @@ class SubmissionRoutes:
             after.add_task(self._service().try_make, one)
         standing = Standing(one) if new else await run_in_threadpool(self._service().standing, one)
         return _answer(request, standing, 202 if new else 200, after)
+
+    def _submitted(self, body: SubmissionBody, user: str, key: str) -> tuple[Submission, bool]:
+        wanted = _wanted(body, user, key)
+        if REFERENCE not in str(body.input):
+            return self._service().submit(wanted)
+        desk = self._desk()
+        if desk is None:
+            raise SubmissionRefusedError("uploads are off in this deployment", "/input")
+        given, uploads = desk.resolve(user, body.pipeline, body.input)
+
+        def taken_in() -> None:
+            for upload in uploads:
+                desk.take_in(upload)
+
+        return self._service().submit(replace(wanted, input=given), taken_in)
 
     async def listed(
         self,

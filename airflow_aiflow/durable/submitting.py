@@ -7,7 +7,7 @@ Nothing is kept in a process: a request may meet any server, and any of them may
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
@@ -110,10 +110,13 @@ class SubmissionService(Moves):
         self._pace = pace
         self._callbacks = callbacks
 
-    def submit(self, request: SubmissionRequest) -> tuple[Submission, bool]:
+    def submit(
+        self, request: SubmissionRequest, ready: Callable[[], None] = lambda: None
+    ) -> tuple[Submission, bool]:
         """
         Write the outbox row; the run is made by ``make``, after the client has its answer.
 
+        :param ready: called before the row of a new one is written; may refuse it.
         :return: the submission, and whether it is new.
         :raises LookupError: if there is no such pipeline.
         :raises SubmissionRefusedError: if it can't become a run; nothing is written.
@@ -132,6 +135,7 @@ class SubmissionService(Moves):
             if known is None or known.fingerprint != request.fingerprint:
                 raise
             return known, False
+        ready()
         found, new = self._submissions.submit(request, window_days=self._window_days, pace=self._pace)
         if found.fingerprint != request.fingerprint:
             raise KeyInUseError(found, request.fingerprint)

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from airflow_aiflow.storage.postgres_listen import EventListener
     from airflow_aiflow.storage.postgres_runs import PostgresRuns
     from airflow_aiflow.storage.postgres_submissions import PostgresSubmissions
+    from airflow_aiflow.storage.postgres_uploads import PostgresUploads
     from airflow_aiflow.storage.s3 import S3ArtifactStore
     from airflow_aiflow.storage.s3_settings import S3Settings
 
@@ -131,6 +132,16 @@ class AiflowHook(BaseHook):
         from airflow_aiflow.storage.postgres_submissions import PostgresSubmissions
 
         return self._on_ledger("submissions", PostgresSubmissions.connect)
+
+    def uploads(self) -> PostgresUploads:
+        """
+        Give what clients announced to upload, with the pool of this process.
+
+        :raises AiflowConfigError: if the connection is not there or of another type.
+        """
+        from airflow_aiflow.storage.postgres_uploads import PostgresUploads
+
+        return self._on_ledger("uploads", PostgresUploads.connect)
 
     def callbacks(self) -> PostgresCallbacks:
         """

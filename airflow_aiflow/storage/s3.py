@@ -27,6 +27,7 @@ from airflow_aiflow.storage.s3_faults import Kind, judge, missing_bucket
 from airflow_aiflow.storage.s3_probe import ProbeReport, probe
 from airflow_aiflow.storage.s3_requests import DEFAULT_PATIENCE, S3Requests, make_client
 from airflow_aiflow.storage.s3_settings import S3Settings
+from airflow_aiflow.storage.s3_staging import S3Staging
 from airflow_aiflow.storage.s3_upload import PART_SIZE, Upload, remove_uploads
 from airflow_aiflow.storage.upload_source import measured
 from airflow_aiflow.storage.value_frame import FrameError, pack, unpack
@@ -67,6 +68,11 @@ class S3ArtifactStore:
     def settings(self) -> S3Settings:
         """Give the settings in use."""
         return self._requests.settings
+
+    @property
+    def staging(self) -> S3Staging:
+        """Give the place for uploads that are not checked yet, over the same connections."""
+        return S3Staging(self._requests)
 
     def put_value(self, data: bytes) -> bytes:
         """

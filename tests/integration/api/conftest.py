@@ -20,8 +20,10 @@ from airflow_aiflow.api.following import Following
 from airflow_aiflow.api.problem import install
 from airflow_aiflow.api.socket_routes import SocketRoutes
 from airflow_aiflow.api.submission_routes import SubmissionRoutes
+from airflow_aiflow.api.upload_routes import UploadRoutes
 from airflow_aiflow.durable.submission import Submission
 from airflow_aiflow.durable.submitting import SubmissionService
+from airflow_aiflow.durable.upload import UploadDesk
 from airflow_aiflow.exceptions import SubmissionRefusedError
 from airflow_aiflow.local.postgres import PostgresServer
 from airflow_aiflow.storage.migrate import upgrade
@@ -57,7 +59,7 @@ class FakeRuns:
     def check(self, pipeline: str, given: Mapping[str, Any]) -> None:
         if pipeline not in ("answer", "secret"):
             raise LookupError(pipeline)
-        unknown = set(given) - {"question"}
+        unknown = set(given) - {"question", "doc"}
         if unknown:
             raise SubmissionRefusedError("unknown parameter", "/input/" + unknown.pop())
 
@@ -120,6 +122,7 @@ class World:
         self.submissions, self.reader = PostgresSubmissions.connect(dsn), PostgresRuns.connect(dsn)
         self.service = SubmissionService(self.submissions, self.reader, self.runs, window_days=30)
         self.user = User("ann")
+        self.desk: UploadDesk | None = None
         self.waits: list[float] = []
         self.on_wait: Callable[[], None] = lambda: None
         self.dsn = dsn
@@ -127,7 +130,8 @@ class World:
         self.hub = EventHub(lambda: self.events, self.runs.words, lambda: EventListener(dsn))
         app = FastAPI()
         install(app)
-        app.include_router(SubmissionRoutes(lambda: self.service, self.wait).router())
+        app.include_router(SubmissionRoutes(lambda: self.service, self.wait, lambda: self.desk).router())
+        app.include_router(UploadRoutes(lambda: self.desk).router())
         follows = Following(lambda: self.service, self.hub)
         app.include_router(EventRoutes(follows).router())
         app.include_router(SocketRoutes(follows).router())
