@@ -95,6 +95,23 @@ def test_a_model_comes_back_and_a_failed_request_is_made_again_alone(airflow: Ai
     assert [request.answered for request in model.requests()] == [False, True, True, True]
 
 
+def test_a_reviewers_wish_is_a_request_of_its_own_and_paid_once(airflow: Airflow, model: ModelService) -> None:
+    """As common-ai's review does: the same operator asks its agent once more, with the conversation so far."""
+    source = dag_of(
+        "class Reviewed(DurableAgentOperator):",
+        "    def execute(self, context):",
+        "        first = super().execute(context)",
+        "        again, history = self.regenerate_with_feedback(feedback='Be short. The lamp.', message_history=None)",
+        "        seen.append(again)",
+        "        return first",
+        "twice(Reviewed)(task_id='ask', prompt='The lamp broke. It is old.', llm_conn_id='pydanticai_default')",
+    )
+    ran = airflow.run(source, head=AGENTS)
+    assert ran.run.state == "success", ran.states
+    assert len(model.requests()) == 2
+    assert ran.seen[0] == ran.seen[2]
+
+
 def test_a_budget_stops_an_agent_before_its_request(airflow: Airflow, model: ModelService) -> None:
     ran = airflow.run(dag_of(f"{ASK} budget='100 tokens', params={{'what': 'lamp'}})"), head=AGENTS)
     assert ran.run.state == "failed"
