@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 
 from airflow_aiflow.durable.execution import Lease
 from airflow_aiflow.durable.identity import ExecutionId, digest
-from airflow_aiflow.durable.record import StepRecord
+from airflow_aiflow.durable.record import SharedStep, StepRecord
 
 ItemState = Literal["at_work", "failed", "dead", "retry"]
 
@@ -92,6 +92,13 @@ class ItemLedger(Protocol):
         one: what else it recorded may be lost.
 
         :param age: seconds; older records do not count.
+        """
+
+    def shared_steps(self, lease: Lease, step_keys: Sequence[bytes]) -> list[SharedStep]:
+        """
+        Look for many steps among what other map indexes of the same task recorded before this clear, in one query.
+
+        What counts is what counts in ``Ledger.shared_step``.
         """
 
     def troubled(self, lease: Lease, generation: int) -> tuple[str | None, list[FailedItem]]:

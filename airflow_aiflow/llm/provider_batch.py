@@ -150,7 +150,12 @@ class ProviderBatch:
         :param batch_id: what ``submit`` gave.
         """
         with self._open() as (adapter, _):
-            state = adapter.get_batch(batch_id)
+            try:
+                state = adapter.get_batch(batch_id)
+            except Exception as error:
+                if getattr(error, "status_code", None) != 404:
+                    raise
+                return JobStatus("failed", message="the provider knows no such batch any more")
         counts = None if state.counts is None else {name: number for name, number in state.counts.items() if number}
         word = "completed" if state.status == "expired" else state.status
         return JobStatus(word, progress=counts, message=state.error_message or "")

@@ -15,7 +15,7 @@ from typing import Any
 
 from airflow_aiflow.durable.identity import StepKeys
 from airflow_aiflow.durable.items import Reusable
-from airflow_aiflow.durable.record import Kept
+from airflow_aiflow.durable.record import Kept, SharedStep
 from airflow_aiflow.exceptions import ItemsFailedError, LedgerError
 from airflow_aiflow.runtime.current import current_unit
 from airflow_aiflow.runtime.map_crew import Crew, Item
@@ -29,7 +29,7 @@ from airflow_aiflow.runtime.map_trouble import MapTrouble
 from airflow_aiflow.runtime.replay import Slot
 from airflow_aiflow.runtime.reuse import copy_of, read
 from airflow_aiflow.runtime.session import Session
-from airflow_aiflow.runtime.sharing import shared, shares
+from airflow_aiflow.runtime.sharing import copied, look_shared, shares
 from airflow_aiflow.runtime.step_seal import refuse_seal, sealed_at, seals
 from airflow_aiflow.runtime.steps import read_back
 
@@ -149,7 +149,8 @@ class MapRun:
                 replays.append(kept)
         self._session.journal.replayed_items(self._source.name, replays)
         self._report.done(len(replays))
-        self._give([place for place in live if not self._from_sibling(place)])
+        theirs = look_shared(self._session, [place.slot for place in live]) if self._shares and live else {}
+        self._give([place for place in live if not self._from_sibling(place, theirs.get(place.slot.key))])
 
     def _place(self, item: Any) -> Place | None:
         """Take an item's place in the list."""
@@ -193,12 +194,12 @@ class MapRun:
         self._crew.bring(item, copy_of(self._session, place.slot, found), read_back[0])
         return True
 
-    def _from_sibling(self, place: Place) -> bool:
-        if not self._shares or (found := shared(self._session, place.slot)) is None:
+    def _from_sibling(self, place: Place, found: SharedStep | None) -> bool:
+        if found is None:
             return False
         call = self._source.call(place.item, place.slot.fingerprint, None, place.key)
         try:
-            value = read_back(self._session, call, found, theirs=True)
+            value = read_back(self._session, call, copied(self._session, found), theirs=True)
         except Exception as error:
             self._give_back(place)
             self._failed([(place, error)])

@@ -296,6 +296,14 @@ class Recorder:
         """
         return self._patience.over(lambda: self._ledger.shared_step(self._lease, step_key))
 
+    def shared_steps(self, step_keys: Sequence[bytes]) -> list[SharedStep]:
+        """
+        Look for many steps among what other map indexes of the task recorded before this clear.
+
+        :param step_keys: the steps' keys.
+        """
+        return self._patience.over(lambda: self._ledger.items.shared_steps(self._lease, step_keys))
+
     def settle(self, intent_id: UUID, outcome: Outcome, result: Stored | None, seal: bytes | None = None) -> Settled:
         """
         Record an intent's outcome.

@@ -10,10 +10,11 @@ Effects need none of this: no identity of an effect holds a map index.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from airflow_aiflow.durable.failpoint import failpoint
-from airflow_aiflow.durable.record import StepRecord
+from airflow_aiflow.durable.record import SharedStep, StepRecord
 from airflow_aiflow.durable.seal import seal
 from airflow_aiflow.runtime.replay import Slot
 from airflow_aiflow.runtime.session import Session
@@ -52,8 +53,29 @@ def shared(session: Session, slot: Slot) -> StepRecord | None:
     :raises SealError: if the sibling's row was edited.
     """
     found = session.recorder.shared_step(slot.key)
-    if found is None:
-        return None
+    return None if found is None else copied(session, found)
+
+
+def look_shared(session: Session, slots: Sequence[Slot]) -> Mapping[bytes, SharedStep]:
+    """
+    Look missing steps up among siblings, in one query.
+
+    :param session: the attempt at work.
+    :param slots: their places.
+    :return: by the step's key.
+    """
+    return {found.record.step_key: found for found in session.recorder.shared_steps([slot.key for slot in slots])}
+
+
+def copied(session: Session, found: SharedStep) -> StepRecord:
+    """
+    Make a sibling's step ours.
+
+    :param session: the attempt at work.
+    :param found: the sibling's.
+    :return: the record, with what it cost whoever paid for it.
+    :raises SealError: if the sibling's row was edited.
+    """
     theirs = found.record
     check_seal(session, theirs, place=(found.execution_pk, found.generation))
     parts = sealed_parts(session, theirs.step_key, theirs.fingerprint, theirs.result, theirs.ended_at)

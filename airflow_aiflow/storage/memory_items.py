@@ -9,6 +9,8 @@ from dataclasses import replace
 from airflow_aiflow.durable.execution import Lease
 from airflow_aiflow.durable.identity import ExecutionId
 from airflow_aiflow.durable.items import FailedItem, Reusable, Wanted
+from airflow_aiflow.durable.record import SharedStep
+from airflow_aiflow.storage import memory_steps
 from airflow_aiflow.storage.memory_tables import Tables
 from airflow_aiflow.storage.rows import step_record
 
@@ -28,6 +30,12 @@ class MemoryItems:
         with self._statement() as tables:
             found = ((place, _newest(tables, lease, each, age)) for place, each in enumerate(wanted))
             return [replace(each, place=place) for place, each in found if each is not None]
+
+    def shared_steps(self, lease: Lease, step_keys: Sequence[bytes]) -> list[SharedStep]:
+        """Look for many steps among what other map indexes of the same task recorded before this clear."""
+        with self._statement() as tables:
+            found = (memory_steps.shared(tables, lease, key) for key in dict.fromkeys(step_keys))
+            return [each for each in found if each is not None]
 
     def troubled(self, lease: Lease, generation: int) -> tuple[str | None, list[FailedItem]]:
         """Read the items of a generation that have no result and are known for it."""

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from airflow_aiflow.durable.execution import Lease
 from airflow_aiflow.durable.identity import ExecutionId
 from airflow_aiflow.durable.items import FailedItem, Reusable, Wanted
+from airflow_aiflow.durable.record import SharedStep
 from airflow_aiflow.storage.connections import Connections
 from airflow_aiflow.storage.postgres_params import lease_params
-from airflow_aiflow.storage.rows import STEP_WIDTH, Row, step_record, utc
+from airflow_aiflow.storage.rows import STEP_WIDTH, Row, shared_step, step_record, utc
 from airflow_aiflow.storage.statements import statement
 from airflow_aiflow.storage.text import shown
 
@@ -46,6 +47,11 @@ class PostgresItems:
             )
             for row in self._ask(statement("reusable"), params)
         ]
+
+    def shared_steps(self, lease: Lease, step_keys: Sequence[bytes]) -> list[SharedStep]:
+        """Look for many steps among what other map indexes of the same task recorded before this clear."""
+        params = lease_params(lease) | {"step_keys": list(step_keys)}
+        return [shared_step(row) for row in self._ask(statement("shared_steps"), params)] if step_keys else []
 
     def troubled(self, lease: Lease, generation: int) -> tuple[str | None, list[FailedItem]]:
         """Read the items of a generation that have no result and are known for it."""

@@ -224,6 +224,20 @@ def test_a_batch_that_takes_too_long_is_cancelled_and_its_task_says_how_to_go_on
     assert submitted() == 1
 
 
+def test_a_batch_that_the_provider_has_forgotten_is_not_submitted_again_by_itself(
+    task: DurableTask, stand_in: ModelService, submitted: Callable[[], int]
+) -> None:
+    """I25: what the provider kept is gone between two looks."""
+    with pytest.raises(AttemptParked):
+        task.run(batch(poll_interval=60))
+    stand_in.stop()
+    stand_in.start()
+    task.same_again()
+    with pytest.raises(JobFailedError, match=r"knows no such batch any more.*effects release"):
+        task.run(batch(poll_interval=60))
+    assert submitted() == 1
+
+
 def test_a_lost_batch_among_too_many_is_not_taken_for_one_that_is_not_there(
     task: DurableTask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
