@@ -92,6 +92,8 @@ def _queued_timeout() -> float:
 
 def heartbeat_timeout() -> float:
     """Read the seconds without a heartbeat after which Airflow alone takes a task for dead."""
+    from airflow.sdk import conf
+
     return float(conf.getfloat("scheduler", "task_instance_heartbeat_timeout", fallback=300.0))
 
 

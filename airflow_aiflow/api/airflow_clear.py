@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from airflow.api_fastapi.common.dagbag import create_dag_bag
 from airflow.models.asset import AssetModel
 from airflow.models.dagrun import DagRun
+from airflow.models.expandinput import NotFullyPopulated
 from airflow.models.taskinstance import find_relevant_relatives
 from airflow.utils.session import create_session
 from sqlalchemy import select
@@ -98,9 +99,12 @@ def _with_relatives(
     )
     for wanted, direction in directions:
         if wanted:
-            found: Any = find_relevant_relatives(
-                normal, mapped, dag=dag, run_id=run_id, direction=direction, session=session
-            )
+            try:
+                found: Any = find_relevant_relatives(
+                    normal, mapped, dag=dag, run_id=run_id, direction=direction, session=session
+                )
+            except NotFullyPopulated as error:
+                raise LookupError(f"{dag.dag_id} has not come so far that its tasks are mapped") from error
             normal |= {one for one in found if isinstance(one, str)}
             mapped |= {one for one in found if not isinstance(one, str)}
     return [*normal, *(one for one in mapped if one[0] not in normal)]
