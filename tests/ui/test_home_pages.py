@@ -118,12 +118,12 @@ def test_a_clear_is_previewed_and_done(person: Enter, teller: Teller, runs: dict
     page.keyboard.press("Escape")
     expect(dialog).to_have_count(0)
     page.keyboard.press("Enter")
+    paid = len(teller.stack.model.requests())
     dialog.get_by_role("button", name="Clear (resume)").click()
     expect(dialog).to_contain_text(re.compile(r"Airflow cleared \d+ task instances"))
     wait_for(lambda: len(teller.client.tries(one.dag_id, one.run_id, "assess")) > 2 or None, "another try", LONG)
     assert teller.ended(one) == "success"
-    asked = [each for each in teller.stack.model.requests() if "Summarise" in str(each)]
-    assert len(asked) == 1
+    assert len(teller.stack.model.requests()) == paid
     assert (one.folder / "booked.txt").read_text() == "booked\n"
 
 

@@ -67,11 +67,11 @@ function BatchCard({ batch, reload }) {
       batch.ended_at
         ? h("span", { className: "aif-muted" }, h(Ago, { at: batch.ended_at, suffix: " ago" }), `, took ${took(batch)}`)
         : h("span", { className: "aif-muted" }, `${rateWords(batch.rate)}${batch.eta_seconds === null ? "" : `, about ${duration(batch.eta_seconds * 1000)} left`}`),
-      batch.failed
+      batch.failed || open
         ? h(Button, { small: true, "aria-expanded": open, onClick: () => setOpen(!open) }, open ? "Hide what failed" : "Show what failed")
         : null,
     ),
-    open && batch.failed ? h(DeadLetters, { batch, reload }) : null,
+    open ? h(DeadLetters, { batch, reload }) : null,
   );
 }
 
@@ -97,6 +97,7 @@ function DeadLetters({ batch, reload }) {
   return whenAnswered(look, "the failed items", (data) => h(
       "div",
       { className: "aif-stack" },
+      data.items.length === 0 ? h("p", { className: "aif-muted" }, "Every item that was tried has a result.") : null,
       h(Table, {
         label: `Items of ${batch.map} that failed`,
         heads: [{ text: "Item", number: true }, "Key", "Error", { text: "Tries", number: true }, "When"],
@@ -115,7 +116,7 @@ function DeadLetters({ batch, reload }) {
       h(
         "div",
         { className: "aif-row", "aria-live": "polite" },
-        h(Button, { solid: true, disabled: busy, onClick: retry }, busy ? "Asking …" : `Retry ${data.items.length === 1 ? "it" : `those ${count(data.items.length)}`}`),
+        h(Button, { solid: true, disabled: busy || data.items.length === 0, onClick: retry }, busy ? "Asking …" : `Retry ${data.items.length === 1 ? "it" : `those ${data.truncated ? "all" : count(data.items.length)}`}`),
         told ? h("span", {}, told) : h("span", { className: "aif-muted" }, "Their tasks are cleared and resume: nothing that succeeded runs again."),
       ),
     ),
