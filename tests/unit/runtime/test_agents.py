@@ -695,6 +695,25 @@ def test_a_budget_holds_over_the_requests_of_an_agent_and_stops_before_the_one_t
     assert ASKED == [1, 3]
 
 
+def test_each_request_of_an_agent_waits_for_its_limit() -> None:
+    from airflow_aiflow.durable.limit import Limit
+    from airflow_aiflow.storage.memory import MemoryLedger
+    from airflow_aiflow.testing import ManualClock
+
+    clock = ManualClock()
+    ledger = MemoryLedger(clock)
+    ledger.limits.set_limit(Limit("openai", rpm=2))
+    agent = Agent(scripted(*([[call("lookup_order", order_id=n)] for n in range(5)]), "done"), tools=[lookup_order])
+    task = DurableTask(ledger=ledger, clock=clock)
+    began = clock.monotonic()
+    assert task.run(lambda flow: flow.agent("resolve", agent, "Ticket 1", rate_limit="openai")) == "done"
+    assert len(ASKED) == 6
+    assert clock.monotonic() - began >= 120, "two requests a minute"
+    with pytest.raises(AiflowConfigError, match="unset"):
+        DurableTask().run(lambda flow: flow.agent("resolve", agent, "Ticket 1", rate_limit="unset"))
+    assert len(ASKED) == 6
+
+
 def test_what_is_spent_is_known_and_replays_cost_nothing() -> None:
     agent = Agent(scripted([call("lookup_order", order_id=1)], "done"), tools=[lookup_order])
     spent: list[Any] = []
