@@ -19,7 +19,7 @@ from airflow_aiflow.runtime.map_rules import MapRules
 from airflow_aiflow.runtime.map_source import ItemSource
 from airflow_aiflow.runtime.replay import Slot
 from airflow_aiflow.runtime.session import Session
-from airflow_aiflow.runtime.steps import Ran, StepCall, make_record, run_live
+from airflow_aiflow.runtime.steps import Ran, StepCall, record_of, run_live
 
 
 class BatchCrew(Crew):
@@ -132,8 +132,7 @@ class BatchCrew(Crew):
             place = item.place
             call = self._source.call(place.item, place.slot.fingerprint, item.printed, place.key)
             own = Ran(value, ran.usage if first else None)
-            record = make_record(session, call, place.slot, own, duration_ms if first else 0.0)
-            assert record is not None, "a place in a file holds no secret"
+            record = record_of(session, call, place.slot, own, duration_ms if first else 0.0)
             item.led = first
             results.append(Uncommitted(item, record, value))
         failpoint("before_record", self._source.name)

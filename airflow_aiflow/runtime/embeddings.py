@@ -153,6 +153,8 @@ class Embedding:
         :param texts: a list, a generator or a stored file of JSON lines, each a text.
         :return: the file of all vectors, in the order of the texts.
         """
+        if isinstance(texts, str | bytes):
+            raise TypeError(f"embed '{self._name}': texts must be a list of texts, got one {type(texts).__name__}")
         session = self._session
         with flow_call(session):
             found = Texts(self._name, items_of(texts))

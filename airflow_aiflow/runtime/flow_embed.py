@@ -60,20 +60,8 @@ class EmbedCalls:
         """
         from airflow_aiflow.runtime.embeddings import Embedding
 
-        embedding = Embedding(
-            self._session,
-            self._models,
-            name,
-            encoder=encoder,
-            batch_size=batch_size,
-            max_workers=max_workers,
-            reuse=reuse,
-            version=version,
-            llm_conn_id=llm_conn_id,
-            model_id=model_id,
-            model_settings=model_settings,
-            rate_limit=rate_limit,
-            budget=budget,
-            timeout=timeout,
-        )
-        return embedding.over(texts)
+        model = {"llm_conn_id": llm_conn_id, "model_id": model_id, "model_settings": model_settings, "timeout": timeout}
+        paid = {"rate_limit": rate_limit, "budget": budget, "reuse": reuse, "version": version}
+        crowd = {"encoder": encoder, "batch_size": batch_size, "max_workers": max_workers}
+        options: dict[str, Any] = model | paid | crowd
+        return Embedding(self._session, self._models, name, **options).over(texts)

@@ -321,6 +321,15 @@ def make_record(session: Session, call: StepCall, slot: Slot, ran: Ran, duration
             warning=True,
         )
         return None
+    return record_of(session, call, slot, ran, duration_ms)
+
+
+def record_of(session: Session, call: StepCall, slot: Slot, ran: Ran, duration_ms: float) -> StepRecord:
+    """
+    Make the record of a value that is our own, in which no secret can be: as ``make_record``, which looks for one.
+
+    :raises PayloadEncodeError: if it can't be stored.
+    """
     try:
         stored = session.payloads.save(ran.value, call.name, call.as_type)
     except PayloadEncodeError as error:

@@ -7,7 +7,6 @@ import random
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import pytest
 
 from airflow_aiflow.demo.encoder import SentenceEncoder
 from airflow_aiflow.demo.paragraphs import change, read_lines, read_paragraphs, split, write_lines
+from airflow_aiflow.local.airflow_client import wait_for
 from airflow_aiflow.local.objectstore import ObjectStoreServer
 from airflow_aiflow.local.postgres import PostgresServer
 from airflow_aiflow.storage.migrate import upgrade
@@ -47,11 +47,12 @@ def start(told: dict[str, Any], number: int) -> subprocess.Popen[str]:
 
 def kill_at(process: subprocess.Popen[str], counted: Path, number: int) -> None:
     """Kill a process once it has given the encoder so many paragraphs."""
-    deadline = time.monotonic() + PATIENCE
-    while embedded(counted) < number:
+
+    def is_there() -> bool:
         assert process.poll() is None, "it ended before its kill"
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
+        return embedded(counted) >= number
+
+    wait_for(lambda: is_there() or None, f"{number} paragraphs", PATIENCE)
     process.kill()
     assert process.wait() == -signal.SIGKILL
     process.communicate()
@@ -73,8 +74,8 @@ def test_two_kills_repeat_what_was_in_flight_and_a_second_night_pays_for_three_p
     lines, first, second = tmp_path / "paragraphs.jsonl", tmp_path / "calls-1", tmp_path / "calls-2"
     write_lines(lines, paragraphs)
     night = told | {"input": str(lines), "run_id": "night 1", "counted_in": str(first)}
-    kill_at(start(night, 0), first, 60)
-    kill_at(start(night, 1), first, 140)
+    kill_at(start(night, 0), first, 40)
+    kill_at(start(night, 1), first, 110)
     whole = finish(start(night, 2))
     repeated = embedded(first) - PARAGRAPHS
     print("embedded again", repeated)

@@ -1,4 +1,4 @@
-"""Embedding a list: each distinct text is paid for once, many to a call, and what came is looked at before it counts."""
+"""Embedding a list: each text is paid for once, many to a call, and what came is looked at before it counts."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from airflow_aiflow.exceptions import (
     StepInputError,
 )
 from airflow_aiflow.llm.embedding import EmbedRequest
+from airflow_aiflow.runtime.current import current_flow
 from airflow_aiflow.runtime.vectors import read_vectors
 from airflow_aiflow.storage.memory import MemoryLedger
 from airflow_aiflow.storage.memory_artifacts import MemoryArtifactStore
@@ -273,7 +274,7 @@ def test_a_width_that_changes_within_the_list_is_refused() -> None:
         return [vector_of(text)[:width] for text in request.texts]
 
     task = DurableTask(models=ScriptedModels(vectors=give))
-    with pytest.raises((ModelOutputError, FlowOptionError), match="4 numbers|of 8 and of 4"):
+    with pytest.raises((ModelOutputError, FlowOptionError), match=r"4 numbers|of 8 and of 4"):
         task.run(embed(texts(60), max_workers=1))
 
 
@@ -438,3 +439,28 @@ def test_an_async_task_embeds_too(task: DurableTask, models: ScriptedModels) -> 
 
     assert (task.run_async(body) == vectors_of(texts(15))).all()
     assert sizes(models) == [10, 5]
+
+
+@pytest.mark.parametrize("one", ["a text", b"a text"])
+def test_one_text_is_no_list(task: DurableTask, models: ScriptedModels, one: Any) -> None:
+    with pytest.raises(TypeError, match="must be a list of texts"):
+        task.run(lambda f: f.embed("vectors", one))
+    assert not models.embedded
+
+
+def test_a_secret_that_happens_to_stand_in_an_address_costs_no_paid_vectors() -> None:
+    models = ScriptedModels()
+    task = DurableTask(models=models, secrets=tuple("0123456789abcdef"))
+    for _ in range(2):
+        task.run(embed([f"{letter}!" for letter in "uvwxyz"]))
+    assert len(models.embedded) == 1
+
+
+def test_a_list_inside_an_item_of_a_map_is_recorded_by_its_texts(task: DurableTask, models: ScriptedModels) -> None:
+    def one(number: int) -> list[int]:
+        ref = current_flow().embed("vectors", texts(6, start=10 * number), batch_size=3)
+        return list(read_vectors(ref).shape)
+
+    for _ in range(2):
+        assert task.run(lambda f: f.map("chapter", one, range(3))) == [[6, 8]] * 3
+    assert sizes(models) == [3] * 6
