@@ -25,7 +25,7 @@ from airflow_aiflow.api.serving_submissions import desk, service
 from airflow_aiflow.api.socket_routes import SocketRoutes
 from airflow_aiflow.api.submission_routes import SubmissionRoutes
 from airflow_aiflow.api.upload_routes import UploadRoutes
-from airflow_aiflow.durable.event_cursor import Events
+from airflow_aiflow.durable.event_cursor import CursorShelf, Events
 from airflow_aiflow.durable.figures import Figures
 from airflow_aiflow.storage.postgres_listen import EventListener
 from airflow_aiflow.ui import serving
@@ -54,7 +54,7 @@ def create_app(look: Callable[[], Figures] | None = None) -> FastAPI:
     app.add_middleware(BodyLimit)
     app.include_router(SubmissionRoutes(service, desk=desk).router())
     app.include_router(UploadRoutes(desk).router())
-    following = Following(service, EventHub(_events, _words, _listener))
+    following = Following(service, EventHub(_events, _words, _listener), _shelf)
     app.include_router(EventRoutes(following).router())
     app.include_router(SocketRoutes(following).router())
     app.include_router(ExamplePage().router())
@@ -87,6 +87,12 @@ def _events() -> Events:
     from airflow_aiflow.hooks.aiflow import AiflowHook
 
     return AiflowHook().events()
+
+
+def _shelf() -> CursorShelf:
+    from airflow_aiflow.hooks.aiflow import AiflowHook
+
+    return AiflowHook().cursors()
 
 
 def _listener() -> EventListener:

@@ -92,7 +92,7 @@ class EventRoutes:
         self, ids: Sequence[UUID], user: BaseUser, after: str | None, wait: float | None
     ) -> StreamingResponse:
         try:
-            cursor = Cursor.read(after or "")
+            cursor = await self._following.cursor(after or "")
         except ValueError as error:
             raise HTTPException(422, str(error)) from error
         try:

@@ -7,7 +7,7 @@ How one stands is looked at where something else is said of its run, in the ledg
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -16,12 +16,15 @@ from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
 
 from airflow_aiflow.api.event_hub import EventHub, News, Stream
 from airflow_aiflow.api.rights import may
-from airflow_aiflow.durable.event_cursor import Cursor, Event
+from airflow_aiflow.durable.event_cursor import Cursor, CursorShelf, Event, shortened, whole
 from airflow_aiflow.durable.submission import Submission, SubmissionState
 from airflow_aiflow.durable.submitting import SubmissionService
 
 #: Seconds of silence after which a client is told that nothing was lost: proxies close silent connections.
 QUIET_SECONDS = 15.0
+
+#: Seconds for which one who asks for what there is waits for how it stands.
+WORD_SECONDS = 5.0
 
 #: Seconds after which a client has to come again, which it does by itself: a right that was taken away ends by then.
 LONGEST_SECONDS = 3600.0
@@ -80,11 +83,32 @@ class Following:
 
     :param service: gives what knows them.
     :param hub: feeds the streams.
+    :param shelf: gives what long cursors rest on; ``None``: they are written whole.
     """
 
-    def __init__(self, service: Callable[[], SubmissionService], hub: EventHub) -> None:
+    def __init__(
+        self,
+        service: Callable[[], SubmissionService],
+        hub: EventHub,
+        shelf: Callable[[], CursorShelf] | None = None,
+    ) -> None:
         self._service = service
         self._hub = hub
+        self._shelf = shelf
+
+    async def cursor(self, text: str) -> Cursor:
+        """
+        Read a client's cursor.
+
+        :param text: an event's id as it came; empty: from the beginning.
+        :raises ValueError: if it is none, or too old.
+        """
+        read, shelf = Cursor.read(text), self._shelf
+        if read.whole:
+            return read
+        if shelf is None:
+            raise ValueError("the cursor is too old: begin without one")
+        return await self._hub.ask(lambda: whole(read, shelf()))
 
     async def found(self, ids: Sequence[UUID], user: BaseUser) -> list[Submission]:
         """
@@ -120,17 +144,20 @@ class Following:
         """
         way, clock = _Way(submissions, cursor.copy()), asyncio.get_running_loop().time
         until, last = None if wait is None else clock() + wait, clock() + LONGEST_SECONDS
-        async with self._hub.stream(list(way.by_run), cursor) as stream:
+        async with self._hub.stream(list(way.by_run), Cursor(dict(cursor.places))) as stream:
             while True:
-                left = QUIET_SECONDS if until is None else max(0.0, min(QUIET_SECONDS, until - clock()))
+                left = QUIET_SECONDS
+                if until is not None:
+                    # How it stands is told in any case.
+                    left = max(0.0, min(left, until + (0.0 if way.states else WORD_SECONDS) - clock()))
                 news = await self._hub.news(stream, left)
-                for each in way.events(news):
+                async for each in self._events(way, news):
                     yield each
                 known = bool(way.states)
                 moved = await self._moved(way, stream)
                 # What was written before the end is told before it.
                 while way.over and (rest := await self._hub.rest(stream)):
-                    for each in way.events(rest):
+                    async for each in self._events(way, rest):
                         yield each
                 for state in moved:
                     yield state
@@ -138,10 +165,19 @@ class Following:
                     return
                 if not news and not moved:
                     yield Quiet()
-                if until is not None and not stream.late and (news or (known and moved) or clock() >= until):
+                enough = news or (known and moved) or (until is not None and clock() >= until)
+                if until is not None and not stream.late and enough and (way.states or left == 0.0):
                     return
                 if clock() >= last:
                     return
+
+    async def _events(self, way: _Way, news: Sequence[News]) -> AsyncIterator[EventTold]:
+        shelf = self._shelf
+        for run, event in news:
+            way.cursor.pass_(event)
+            if shelf is not None and way.cursor.long:
+                await self._hub.ask(lambda shelf: shortened(way.cursor, shelf()), shelf)
+            yield EventTold(way.by_run[run], event, str(way.cursor))
 
     async def _moved(self, way: _Way, stream: Stream) -> list[StateTold]:
         words = self._hub.words(stream)
@@ -165,13 +201,8 @@ class _Way:
         self.by_run = {(one.pipeline, one.run_id): one.submission_id for one in submissions}
         self.words: tuple[str | None, ...] = ()
         self.states: dict[UUID, SubmissionState] = {}
-        self._cursor = cursor
+        self.cursor = cursor
 
     @property
     def over(self) -> bool:
         return bool(self.states) and all(state.finished for state in self.states.values())
-
-    def events(self, news: Sequence[News]) -> Iterator[EventTold]:
-        for run, event in news:
-            self._cursor.pass_(event)
-            yield EventTold(self.by_run[run], event, str(self._cursor))

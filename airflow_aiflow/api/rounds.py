@@ -96,3 +96,4 @@ class ServerRound:
             uploads = desk()
             if uploads is not None:
                 uploads.reap()
+            AiflowHook().cursors().reap()

@@ -15,11 +15,17 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
-#: Characters of a cursor that are read: one of a thousand executions has some 20,000.
+#: Characters of a cursor that are read: one of a client that was here before bases had some 20,000.
 LONGEST = 65_536
 
 _PLACE = re.compile(r"[0-9a-z]{1,13}\.[0-9a-z]{1,13}\.[0-9a-z]{1,13}")
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+_BASE = re.compile(r"[0-9a-f]{32}")
+NONE_OF_OURS = "the cursor is none of ours: give an event's id as it came"
+
+#: Positions in a client's text, of some ten characters each: proxies take headers of 4,000 and more.
+MOST_PLACES = 64
 
 #: Attempts of one execution whose positions are kept.
 KEPT = 2
@@ -54,9 +60,20 @@ class Event:
 
 @dataclass(slots=True)
 class Cursor:
-    """Hold positions: (execution, fence) -> the last sequence number that was read."""
+    """
+    Hold positions: (execution, fence) -> the last sequence number that was read.
+
+    Of many executions a client's text holds the last ones alone, behind the name of a base that the server keeps.
+
+    :param base: its name; empty: there is none.
+    :param since: what has changed since.
+    :param whole: whether ``places`` holds what the base holds.
+    """
 
     places: dict[tuple[int, int], int] = field(default_factory=dict)
+    base: str = ""
+    since: dict[tuple[int, int], int] = field(default_factory=dict)
+    whole: bool = True
 
     def behind(self, event: Event) -> bool:
         """
@@ -72,19 +89,53 @@ class Cursor:
 
         :param event: the next one of its attempt.
         """
-        self.places[event.execution_pk, event.fence] = event.seq
-        fences = sorted(fence for pk, fence in self.places if pk == event.execution_pk)
-        for fence in fences[:-KEPT]:
-            del self.places[event.execution_pk, fence]
+        self._pass((event.execution_pk, event.fence), event.seq)
+
+    def _pass(self, place: tuple[int, int], seq: int) -> None:
+        new = place not in self.places
+        self.places[place] = seq
+        if self.base:
+            self.since[place] = seq
+        if new:
+            fences = sorted(fence for pk, fence in self.places if pk == place[0])
+            for fence in fences[:-KEPT]:
+                del self.places[place[0], fence]
+                self.since.pop((place[0], fence), None)
+
+    @property
+    def long(self) -> bool:
+        """Whether its text grows beyond what belongs into a header: then it needs a new base."""
+        return len(self.since if self.base else self.places) > MOST_PLACES
+
+    def rest_on(self, base: str) -> None:
+        """
+        Go on with a short text.
+
+        :param base: the name under which all of its positions are kept.
+        """
+        self.base, self.since = base, {}
+
+    def open(self, kept: str) -> None:
+        """
+        Take in what the base of a client's text holds.
+
+        :param kept: as ``all_places`` gave it.
+        """
+        since, self.places, self.since, self.whole = self.places, Cursor.read(kept).places, {}, True
+        for place, seq in sorted(since.items()):
+            self._pass(place, seq)
 
     def copy(self) -> Cursor:
         """Give one that goes its own way."""
-        return Cursor(dict(self.places))
+        return Cursor(dict(self.places), self.base, dict(self.since), self.whole)
+
+    @property
+    def all_places(self) -> str:
+        """All of its positions as text."""
+        return _text(self.places)
 
     def __str__(self) -> str:
-        return "-".join(
-            f"{_base36(pk)}.{_base36(fence)}.{_base36(seq)}" for (pk, fence), seq in sorted(self.places.items())
-        )
+        return f"{self.base}~{_text(self.since)}" if self.base else self.all_places
 
     @classmethod
     def read(cls, text: str) -> Cursor:
@@ -96,15 +147,59 @@ class Cursor:
         """
         if len(text) > LONGEST:
             raise ValueError("the cursor is too long")
+        base, based, rest = text.partition("~")
+        if based and not _BASE.fullmatch(base):
+            raise ValueError(NONE_OF_OURS)
         places: dict[tuple[int, int], int] = {}
+        text = rest if based else text
         for part in text.split("-") if text else []:
             if not _PLACE.fullmatch(part):
-                raise ValueError("the cursor is none of ours: give an event's id as it came")
+                raise ValueError(NONE_OF_OURS)
             pk, fence, seq = (int(each, 36) for each in part.split("."))
             if max(pk, fence, seq) >= 2**63:
-                raise ValueError("the cursor is none of ours: give an event's id as it came")
+                raise ValueError(NONE_OF_OURS)
             places[pk, fence] = seq
-        return cls(places)
+        return cls(places, base if based else "", whole=not based)
+
+
+class CursorShelf(Protocol):
+    """Keep what long cursors rest on."""
+
+    def keep(self, places: str) -> str:
+        """Keep positions, and give the name of what is kept; of equal ones it is the same."""
+
+    def get(self, base: str) -> str | None:
+        """Give what is kept under a name; ``None``: nothing, or no longer."""
+
+
+def whole(cursor: Cursor, shelf: CursorShelf) -> Cursor:
+    """
+    Take in what a client's cursor rests on.
+
+    :param cursor: as it was read.
+    :param shelf: knows bases.
+    :raises ValueError: if its base is kept no longer, or never was.
+    """
+    if not cursor.whole:
+        kept = shelf.get(cursor.base)
+        if kept is None:
+            raise ValueError("the cursor is too old: begin without one")
+        cursor.open(kept)
+    return cursor
+
+
+def shortened(cursor: Cursor, shelf: CursorShelf) -> None:
+    """
+    Let a cursor rest on all of its positions up to now.
+
+    :param cursor: a whole one.
+    :param shelf: keeps them.
+    """
+    cursor.rest_on(shelf.keep(cursor.all_places))
+
+
+def _text(places: dict[tuple[int, int], int]) -> str:
+    return "-".join(f"{_base36(pk)}.{_base36(fence)}.{_base36(seq)}" for (pk, fence), seq in sorted(places.items()))
 
 
 class Events(Protocol):

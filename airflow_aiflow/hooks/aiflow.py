@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from airflow_aiflow.storage.connections import Connections
     from airflow_aiflow.storage.payload_cipher import PayloadCipher
     from airflow_aiflow.storage.postgres_callbacks import PostgresCallbacks
+    from airflow_aiflow.storage.postgres_cursors import PostgresCursors
     from airflow_aiflow.storage.postgres_events import PostgresEvents
     from airflow_aiflow.storage.postgres_figures import PostgresFigures
     from airflow_aiflow.storage.postgres_listen import EventListener
@@ -132,6 +133,16 @@ class AiflowHook(BaseHook):
         from airflow_aiflow.storage.postgres_submissions import PostgresSubmissions
 
         return self._on_ledger("submissions", PostgresSubmissions.connect)
+
+    def cursors(self) -> PostgresCursors:
+        """
+        Give what long cursors of clients rest on, with the pool of this process.
+
+        :raises AiflowConfigError: if the connection is not there or of another type.
+        """
+        from airflow_aiflow.storage.postgres_cursors import PostgresCursors
+
+        return self._on_ledger("cursors", PostgresCursors.connect)
 
     def uploads(self) -> PostgresUploads:
         """

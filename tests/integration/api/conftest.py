@@ -27,6 +27,7 @@ from airflow_aiflow.durable.upload import UploadDesk
 from airflow_aiflow.exceptions import SubmissionRefusedError
 from airflow_aiflow.local.postgres import PostgresServer
 from airflow_aiflow.storage.migrate import upgrade
+from airflow_aiflow.storage.postgres_cursors import PostgresCursors
 from airflow_aiflow.storage.postgres_events import PostgresEvents
 from airflow_aiflow.storage.postgres_listen import EventListener
 from airflow_aiflow.storage.postgres_runs import PostgresRuns
@@ -127,12 +128,13 @@ class World:
         self.on_wait: Callable[[], None] = lambda: None
         self.dsn = dsn
         self.events = PostgresEvents.connect(dsn)
+        self.cursors = PostgresCursors.connect(dsn)
         self.hub = EventHub(lambda: self.events, self.runs.words, lambda: EventListener(dsn))
         app = FastAPI()
         install(app)
         app.include_router(SubmissionRoutes(lambda: self.service, self.wait, lambda: self.desk).router())
         app.include_router(UploadRoutes(lambda: self.desk).router())
-        follows = Following(lambda: self.service, self.hub)
+        follows = Following(lambda: self.service, self.hub, lambda: self.cursors)
         app.include_router(EventRoutes(follows).router())
         app.include_router(SocketRoutes(follows).router())
         app.include_router(ExamplePage(self.signed_in).router())
@@ -187,3 +189,4 @@ def world(migrated: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     made.submissions.close()
     made.reader.close()
     made.events.close()
+    made.cursors.close()

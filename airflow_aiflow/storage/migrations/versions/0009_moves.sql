@@ -50,3 +50,11 @@ create index upload_expired on aiflow.upload (expires_at) where checked_at is nu
 -- Cancelled before the run was made, and not yet checked: a maker that was killed may have made it.
 create index submission_late on aiflow.submission (finished_at)
     where state = 'cancelled' and made_at is null and make_after is null;
+
+create table aiflow.cursor_base (               -- what long cursors rest on, so that clients hold short ones
+    base_id bytea primary key check (octet_length(base_id) = 16),    -- of the hash of places
+    places bytea not null,
+    used_at timestamptz not null default clock_timestamp()
+);
+
+create index cursor_base_used on aiflow.cursor_base (used_at);
