@@ -49,6 +49,9 @@ WITHOUT_MEANING = {
 #: Seconds that the submission may take: a provider's largest file of prompts has 200 MB.
 SUBMIT_SECONDS = 600.0
 
+#: Bytes of prompts that stay in memory before a temporary file takes them.
+IN_MEMORY = 4 << 20
+
 #: Failed prompts that have a line of the log.
 MOST_NAMED = 10
 
@@ -98,10 +101,7 @@ def run_llm_batch(session: Session, flow: OutsideCalls, models: ModelCalls, call
             session.services.host.log(f"aiflow: {call.name}: no prompts, nothing is submitted", warning=True)
             return ShardWriter(session, call.name).close(0)
         provider = batch.provider(prompts, SOME_KEY)
-        with tempfile.SpooledTemporaryFile(1 << 22) as lines:
-            for prompt in prompts:
-                lines.write(json.dumps(prompt).encode() + b"\n")
-            stored = save_file(session, lines, f"{call.name}-prompts.jsonl", JSON_LINES)
+        stored = _stored(session, call.name, prompts)
     parts = [("kind", "llm batch"), ("prompts", stored.sha256), ("request", request.fingerprint_parts()[1:])]
     printed = print_parts([*parts, ("version", call.options.get("version"))], secrets=session.secrets)
     collect = partial(_collect, session, call.name, batch, request.output_type, len(prompts), rules)
@@ -121,6 +121,13 @@ def run_llm_batch(session: Session, flow: OutsideCalls, models: ModelCalls, call
     )
     manifest: ArtifactRef = run_job(session, flow, job)
     return manifest
+
+
+def _stored(session: Session, name: str, prompts: Sequence[str]) -> ArtifactRef:
+    with tempfile.SpooledTemporaryFile(IN_MEMORY) as lines:
+        for prompt in prompts:
+            lines.write(json.dumps(prompt).encode() + b"\n")
+        return save_file(session, lines, f"{name}-prompts.jsonl", JSON_LINES)
 
 
 def submit_prompts(
