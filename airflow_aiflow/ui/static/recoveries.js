@@ -64,14 +64,15 @@ const keyOf = (item) => String(item.number ?? JSON.stringify([item.found_at, ite
 function row(item) {
   const kind = kindWords(item.kind);
   const deed = deedWords(item.deed);
-  const { still, alone } = standstill(item);
+  const still = standstill(item);
+  const alone = item.airflow_alone_seconds;
   return {
     key: keyOf(item),
     cells: [
       h(Ago, { at: item.found_at, suffix: " ago" }),
       h("div", { className: "aif-evidence" }, h("strong", { title: kind.sign }, kind.label), h("div", { className: "aif-muted" }, item.evidence)),
       h(Place, { execution: item.execution }),
-      h("div", {}, h(Badge, { tone: deed.tone, title: deed.hint }, deed.label), h("div", { className: "aif-still" }, stood(item, still)), h("div", { className: "aif-muted", title: item.airflow_alone ?? "" }, `Airflow alone: ${alone === null ? "never" : `after ${duration(alone)}`}`)),
+      h("div", {}, h(Badge, { tone: deed.tone, title: deed.hint }, deed.label), h("div", { className: "aif-still" }, stood(item, still)), h("div", { className: "aif-muted aif-evidence", title: kind.alone }, `Airflow alone: ${alone === null ? kind.alone || "not known" : `finds it after ${duration(alone * 1000)}`}`)),
     ],
   };
 }

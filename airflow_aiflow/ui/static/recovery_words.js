@@ -1,18 +1,18 @@
 // @ts-check
 // What recovery found, in the words of its own table: short for a list, whole on hover.
 
-/** @type {Record<string, {label: string, sign: string}>} */
+/** @type {Record<string, {label: string, sign: string, alone: string}>} */
 const KINDS = {
-  dead_worker: { label: "Worker died", sign: "The lease lapsed or the process is gone; Airflow says running." },
-  dead_process: { label: "Process died", sign: "The lease lapsed without an outcome; Airflow waits to retry." },
-  split_brain: { label: "Two at work", sign: "The lease was superseded or lapsed, and its process lives on." },
-  hung: { label: "Hung", sign: "The lease is renewed, and no step was recorded for far longer than usual." },
-  exhausted: { label: "Retries spent", sign: "The last attempts left no outcome; Airflow says failed." },
-  unheard: { label: "Success not heard", sign: "The ledger says succeeded; Airflow does not." },
-  restarting: { label: "Stuck restarting", sign: "The lease lapsed; Airflow waits for its worker to end it." },
-  lost_return: { label: "Return lost", sign: "The ledger says paused; Airflow says failed, or waits to retry." },
-  not_started: { label: "Never started", sign: "A task is queued for too long." },
-  idle_run: { label: "Run stands still", sign: "A run with unfinished tasks has none that moves." },
+  dead_worker: { label: "Worker died", sign: "The lease lapsed or the process is gone; Airflow says running.", alone: "finds it after 300 s and burns a retry" },
+  dead_process: { label: "Process died", sign: "The lease lapsed without an outcome; Airflow waits to retry.", alone: "retries after retry_delay; with retries=0 it fails and no callback runs" },
+  split_brain: { label: "Two at work", sign: "The lease was superseded or lapsed, and its process lives on.", alone: "never finds it: a second try runs beside it" },
+  hung: { label: "Hung", sign: "The lease is renewed, and no step was recorded for far longer than usual.", alone: "never finds it, unless execution_timeout is set" },
+  exhausted: { label: "Retries spent", sign: "The last attempts left no outcome; Airflow says failed.", alone: "the run has failed for good" },
+  unheard: { label: "Success not heard", sign: "The ledger says succeeded; Airflow does not.", alone: "runs all of it again, or leaves it failed" },
+  restarting: { label: "Stuck restarting", sign: "The lease lapsed; Airflow waits for its worker to end it.", alone: "300 s, or never where the scheduler died as well" },
+  lost_return: { label: "Return lost", sign: "The ledger says paused; Airflow says failed, or waits to retry.", alone: "the run has failed for good" },
+  not_started: { label: "Never started", sign: "A task is queued for too long.", alone: "600 s or more, never with LocalExecutor" },
+  idle_run: { label: "Run stands still", sign: "A run with unfinished tasks has none that moves.", alone: "never finds it" },
 };
 
 /** @type {Record<string, {label: string, tone: "success" | "failed" | "neutral" | "info", hint: string}>} */
@@ -24,25 +24,18 @@ const DEEDS = {
 };
 
 /** @param {string} kind */
-export const kindWords = (kind) => KINDS[kind] ?? { label: kind.replaceAll("_", " "), sign: "" };
+export const kindWords = (kind) => KINDS[kind] ?? { label: kind.replaceAll("_", " "), sign: "", alone: "" };
 
 /** @param {string} deed */
 export const deedWords = (deed) =>
   DEEDS[deed] ?? { label: deed.replaceAll("_", " "), tone: /** @type {const} */ ("neutral"), hint: "" };
 
 /**
- * Say how long the run stood still, beside what it would have without recovery.
+ * Say how long the run stood still.
  *
- * @param {{found_at: string, gone_on_at: string | null, detect_seconds: number | null,
- *   airflow_alone_seconds: number | null}} item
- * @returns {{still: number | null, alone: number | null, never: boolean}} milliseconds
+ * @param {{found_at: string, gone_on_at: string | null, detect_seconds: number | null}} item
+ * @returns {number | null} milliseconds; null: it has not gone on, or nobody knows
  */
-export function standstill(item) {
-  const detect = item.detect_seconds === null ? null : item.detect_seconds * 1000;
-  const gone = item.gone_on_at ? Date.parse(item.gone_on_at) - Date.parse(item.found_at) : null;
-  return {
-    still: gone === null || detect === null ? null : Math.max(0, detect + gone),
-    alone: item.airflow_alone_seconds === null ? null : item.airflow_alone_seconds * 1000,
-    never: item.airflow_alone_seconds === null,
-  };
+export function standstill({ found_at: found, gone_on_at: on, detect_seconds: detect }) {
+  return on === null || detect === null ? null : Math.max(0, detect * 1000 + Date.parse(on) - Date.parse(found));
 }

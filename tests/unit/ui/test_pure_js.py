@@ -9,6 +9,7 @@ import subprocess
 
 import pytest
 
+from airflow_aiflow.durable.stall import KINDS
 from tests.unit.source_tree import ROOT
 
 TESTS = ROOT / "tests" / "ui" / "js"
@@ -36,6 +37,12 @@ def test_pure_functions_of_the_pages() -> None:
     assert done.returncode == 0, done.stdout[-6000:]
     assert passed, done.stdout[-2000:]
     assert int(passed[1]) >= len(files)
+
+
+def test_the_pages_say_of_each_stall_what_recovery_says() -> None:
+    words = (STATIC / "recovery_words.js").read_text(encoding="utf-8")
+    found = dict(re.findall(r'^  (\w+): \{ label: .*, alone: "(.*)" \},$', words, re.MULTILINE))
+    assert found == {kind.value: row.alone for kind, row in KINDS.items()}
 
 
 def test_every_module_that_is_imported_is_served() -> None:
