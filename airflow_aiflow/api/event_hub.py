@@ -174,6 +174,11 @@ class EventHub:
                     self._new.discard(run)
 
     @property
+    def followed(self) -> int:
+        """How many runs somebody follows."""
+        return len(self._streams)
+
+    @property
     def hears(self) -> bool:
         """Whether the database tells of news now."""
         return self._told

@@ -15,11 +15,14 @@ PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0, 10.0)
 #: Seconds of one long poll: below what proxies allow a silent connection.
 POLL_SECONDS = 20.0
 
+#: Seconds of one poll for events, behind a proxy that holds streams back.
+EVENT_POLL_SECONDS = 10.0
+
 #: Seconds for an ordinary answer.
 TIMEOUT = 30.0
 
-#: Seconds without a byte after which a stream counts as broken: the server sends a comment at least every 15.
-SILENCE = 45.0
+#: Seconds without a byte after which a stream counts as broken: the server speaks at once, and at least every 15.
+SILENCE = 25.0
 
 #: Answers after which the same request makes sense again.
 AGAIN = frozenset({429, 502, 503, 504})

@@ -201,16 +201,19 @@ class AiflowClient:
         """
         Follow a submission to its end; a broken stream is gone on with, without a gap or a repeat.
 
+        Where a proxy holds streams back, events come by short polls of the same route.
+
         :param submission_id: which one.
         :param after: the cursor of the last event that was seen.
         """
         url = f"{self._api}/submissions/{UUID(str(submission_id))}/events"
         states: set[str] = set()
-        tried, began = 0, self._clock()
+        tried, began, held = 0, self._clock(), False
         while True:
+            came = False
             try:
-                for event in self._events(url, after, late=self._clock() - began > self._patience):
-                    tried, began = 0, self._clock()
+                for event in self._events(url, after, late=self._clock() - began > self._patience, held=held):
+                    tried, began, came = 0, self._clock(), True
                     after = event.cursor or after
                     state = event.data.get("state") if event.name == "state" else None
                     if state is None or state not in states:
@@ -218,16 +221,22 @@ class AiflowClient:
                     if state in protocol.FINISHED:
                         return
                     states = {state} if state else states
-            except LOST:
+            except LOST as error:
                 if self._clock() - began > self._patience:
                     raise
+                # The server speaks at once: not a byte means that somebody between waits for the end of the answer.
+                held = held or (isinstance(error, httpx.ReadTimeout) and not came)
+            if held and came:
+                continue
             self._pause(protocol.pause_after(tried))
             tried += 1
 
-    def _events(self, url: str, after: str | None, *, late: bool) -> Iterator[Event]:
+    def _events(self, url: str, after: str | None, *, late: bool, held: bool) -> Iterator[Event]:
         self._sign_in()
         headers = {"Accept": "text/event-stream"} | ({} if after is None else {"Last-Event-ID": after})
-        with self._http.stream("GET", url, headers=headers, timeout=httpx.Timeout(protocol.SILENCE)) as answer:
+        params = {"wait": protocol.EVENT_POLL_SECONDS} if held else {}
+        timeout = httpx.Timeout(protocol.SILENCE + (protocol.EVENT_POLL_SECONDS if held else 0.0))
+        with self._http.stream("GET", url, headers=headers, params=params, timeout=timeout) as answer:
             if answer.status_code in protocol.AGAIN and not late:
                 return
             if answer.status_code == 401 and self._login is not None and not late:

@@ -15,7 +15,7 @@ from airflow_aiflow.storage.postgres import PostgresLedger
 from airflow_aiflow.testing import DurableTask
 from tests.integration.api.conftest import World
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 Deed = Callable[[Flow], object]
 
