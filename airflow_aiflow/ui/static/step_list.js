@@ -82,7 +82,7 @@ function Row({ bar, chosen, onSelect }) {
   const paid = what.kind === "step" && what.step.calls > 0 ? money(what.step.cost) : "";
   return h(
     "button",
-    { type: "button", className: "aif-list-button", "aria-pressed": chosen, onClick: () => onSelect(bar) },
+    { type: "button", className: "aif-list-button", "data-choice": bar.id, "aria-pressed": chosen, onClick: () => onSelect(bar) },
     h("span", { className: "aif-cell-time" }, h(Time, { at: bar.from, short: true })),
     h("span", { className: "aif-cell-name" }, barTitle(bar)),
     h("span", { className: "aif-cell-kind aif-muted" }, what.kind === "map" ? mapFacts(what.map) : what.kind === "step" ? kindWords(what.step.kind) : "effect"),

@@ -144,13 +144,24 @@ function tokens({ tokens_in: given, tokens_out: taken }) {
   return given || taken ? `${count(given ?? 0)} tokens in, ${count(taken ?? 0)} out` : "";
 }
 
+/** @param {string} id of a bar, an attempt or a row of the list */
+function focusOn(id) {
+  const name = CSS.escape(id);
+  const found = document.querySelector(`.aif [data-bar="${name}"], .aif [data-choice="${name}"]`);
+  if (found instanceof HTMLElement) found.focus({ preventScroll: true });
+}
+
 /** @param {{answer: any, address: Address, params: URLSearchParams, change: (changes: Record<string, string | null>) => void}} props */
 function Body({ answer, address, params, change }) {
   const model = useMemo(() => modelOf(answer, Date.now()), [answer]);
   const shown = params.get("show");
   const asList = params.get("as") === "list";
   const select = useCallback((/** @type {{id: string}} */ bar) => change({ show: bar.id }), [change]);
-  const close = useCallback(() => change({ show: null }), [change]);
+  const close = useCallback(() => {
+    change({ show: null });
+    // Found by its name: the host mounts a page anew after its first load, and what was focused then is gone.
+    requestAnimationFrame(() => focusOn(shown ?? ""));
+  }, [change, shown]);
   const generation = answer.generation ?? params.get("generation");
   return h(
     Section,

@@ -125,7 +125,7 @@ const AttemptLane = React.memo(function AttemptLane({ lane, selected, onSelect }
       h(
         "div",
         { className: "aif-row" },
-        h("button", { type: "button", className: "aif-lane-button", onClick: () => onSelect({ id: `attempt:${lane.id}` }) }, name),
+        h("button", { type: "button", className: "aif-lane-button", "data-choice": `attempt:${lane.id}`, onClick: () => onSelect({ id: `attempt:${lane.id}` }) }, name),
         h(StateBadge, { state: attempt.outcome, title: why }),
       ),
       h("div", { className: "aif-lane-note", title: `${signWords(attempt.sign)}; process ${attempt.pid} on ${attempt.host}` }, found),
