@@ -5,7 +5,8 @@ Fourteen faults around one effect and four model calls: what ours does, and what
     make peer-report ARGS=--ours        ours alone
     make peer-report ARGS=--json        one JSON object on the last line
 
-Ours: each attempt is a process of its own, with the counters that Airflow gives (``tests/crash/life.py``). Theirs: the
+Ours: an agent by ``flow.agent``; each attempt is a process of its own, with the counters that Airflow gives
+(``tests/crash/life.py``). Theirs: the
 same workflow as an ``AgentOperator(durable=True)`` with three tools, against the stand-in model server, in an Airflow
 that this starts. What the stand-in can't say (two tool calls at once) and what takes longer than Airflow's own
 time-outs is not run here: those cells show what was measured before, in brackets.
@@ -49,7 +50,8 @@ class Fault:
     before: str
 
 
-#: Paid twice is only what a person cleared after its success, and what another run or a changed prompt asks anew.
+#: Paid twice is only what a person cleared after its success, and what another run, a changed prompt or other tools ask
+#: anew.
 FAULTS = (
     Fault("later_step_killed", "a later step is killed, then retry", (1, 4), "1/4"),
     Fault("killed_after_commit", "killed after the effect committed, before it was recorded", (1, 4), "2/4"),
@@ -60,7 +62,7 @@ FAULTS = (
     Fault("second_run", "second run, same business key", (1, 8), "2/8"),
     Fault("failed_run_then_new_run", "failed run, then a new run", (1, 7), "2/7"),
     Fault("prompt_changed", "system prompt changed between attempts", (1, 7), "2/7"),
-    Fault("tool_added", "a tool (ours: a step) added between attempts", (1, 4), "2/7"),
+    Fault("tool_added", "a tool added between attempts", (1, 7), "2/7"),
     Fault("sibling_raises", "parallel calls, a sibling raises while the charge is in flight", (1, 3), "2/3"),
     Fault("cleared_in_flight", "a person clears while the charge is in flight", (1, 4), "2/5"),
     Fault("frozen_and_thawed", "worker frozen, declared dead, thawed after the retry succeeded", (1, 4), "2/4"),

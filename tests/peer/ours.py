@@ -1,5 +1,5 @@
 """
-Our side: fetch, charge (one effect), finish, with four model calls, each attempt a process of its own.
+Our side: an agent by ``flow.agent`` with the same tools and four model calls, each attempt a process of its own.
 
 The charge is an effect with ``on_in_doubt="ask"``, its target opaque; where a task asks, a truthful person answers.
 """
@@ -15,7 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
 
+from airflow_aiflow import effect
 from airflow_aiflow.durable.lease import LeaseRules
 from airflow_aiflow.runtime.flow import Flow
 from airflow_aiflow.runtime.requests import EffectContext
@@ -27,7 +31,7 @@ LEASE = LeaseRules(ttl=2.0, interval=0.4)
 
 
 #: The options of the charge; a frozen worker's call is waited for that long beyond its lease.
-CHARGE: dict[str, Any] = {"key": "order/4711", "on_in_doubt": "ask", "timeout": 3.0}
+CHARGE: Any = {"on_in_doubt": "ask", "timeout": 3.0}
 
 
 def hit(place: str) -> None:
@@ -52,6 +56,7 @@ def fetch(order: str) -> dict[str, Any]:
     return {"order": order, "cents": 11800}
 
 
+@effect(key="order/{order}", **CHARGE)
 def charge(ctx: EffectContext, order: str, cents: int) -> str:
     """Charge: it is committed before anything goes wrong."""
     child.seen("applied", f"{ctx.idempotency_key} {order} {cents}")
@@ -65,13 +70,37 @@ def finish(order: str) -> str:
     return f"{order} is done"
 
 
+def check(order: str) -> str:
+    """Check an order: the tool that is added."""
+    return "checked"
+
+
+def model(*turns: list[ToolCallPart]) -> FunctionModel:
+    """
+    Give a model that bills outside: it wants these calls, turn by turn, and then says that all is done.
+
+    :param turns: the calls of each answer.
+    """
+
+    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        child.seen("billed", str(len(messages)))
+        turn = len(messages) // 2
+        return ModelResponse(list(turns[turn]) if turn < len(turns) else [TextPart("4711 is done")])
+
+    return FunctionModel(answer, model_name="peer")
+
+
+ORDER = {"order": "4711"}
+CHARGED = ToolCallPart("charge", {**ORDER, "cents": 11800})
+
+
 @dataclass(frozen=True)
 class Code:
     """
     Say which version of the author's code runs.
 
     :param system: the system prompt.
-    :param more_tools: whether a step was added.
+    :param more_tools: whether a tool was added.
     """
 
     system: str = "Be careful."
@@ -86,45 +115,35 @@ def body_of(code: Code) -> Callable[[Flow], str]:
     """
 
     def body(flow: Flow) -> str:
-        def ask(name: str, prompt: str) -> str:
-            answer: str = flow.llm(name, prompt, system_prompt=code.system)
-            return answer
-
-        ask("plan", "Charge order 4711. What is first?")
-        order = flow.step("fetch", fetch, "4711")
-        ask("after fetch", f"{order}. What is next?")
-        if code.more_tools:
-            flow.step("check", fetch, "4711")
-        flow.effect("charge", charge, order["order"], order["cents"], **CHARGE)
-        ask("after charge", "Charged. What is next?")
-        flow.step("finish", finish, "4711")
-        return ask("answer", "Finished. Tell the customer.").strip(".")
+        tools: list[Any] = [fetch, charge, finish, *([check] if code.more_tools else [])]
+        asked = model([ToolCallPart("fetch", ORDER)], [CHARGED], [ToolCallPart("finish", ORDER)])
+        return flow.agent("agent", Agent(asked, instructions=code.system, tools=tools), "Charge order 4711.")
 
     return body
 
 
-def parallel(flow: Flow) -> list[str]:
+def parallel(flow: Flow) -> str:
     """Charge in one tool call, while its sibling raises."""
-    for number in range(2):
-        flow.llm(f"plan {number}", f"Step {number} of order 4711?")
-
-    def tool(name: str) -> str:
-        if name == "charge":
-            return flow.effect("charge", charge_slowly, "4711", 11800, **CHARGE)
-        until(lambda: bool(child.outside_lines("applied")))
-        hit("sibling")
-        return name
-
-    done = flow.map("tools", tool, ["charge", "sibling"], max_workers=2)
-    flow.llm("answer", "Finished. Tell the customer.")
-    return done
+    asked = model(
+        [ToolCallPart("fetch", ORDER)], [ToolCallPart("charge_slowly", CHARGED.args), ToolCallPart("sibling")]
+    )
+    agent: Agent[None, str] = Agent(asked, tools=[fetch, charge_slowly, sibling])
+    return flow.agent("agent", agent, "Charge order 4711.")
 
 
+@effect(key="order/{order}", **CHARGE)
 def charge_slowly(ctx: EffectContext, order: str, cents: int) -> str:
     """Charge, and be in flight for a moment more."""
     child.seen("applied", f"{ctx.idempotency_key} {order} {cents}")
     CLOCK.wait(0.5)
     return "charged"
+
+
+def sibling() -> str:
+    """Be the tool that raises while the charge is in flight."""
+    until(lambda: bool(child.outside_lines("applied")))
+    hit("sibling")
+    return "fine"
 
 
 class PeerLife(Life):
@@ -261,9 +280,10 @@ def frozen_and_thawed(life: PeerLife) -> None:
 
 
 FORGE = """
-    update aiflow.step s set result = convert_to(replace(convert_from(s.result, 'utf8'), 'answer', 'FORGED'), 'utf8')
+    update aiflow.step s set result = convert_to(replace(convert_from(s.result, 'utf8'), '11800', '99999'), 'utf8')
     from aiflow.execution x
-    where x.execution_id = s.execution_id and x.dag_id = %s and s.name = 'after fetch' and s.result is not null
+    where x.execution_id = s.execution_id and x.dag_id = %s and s.kind = 'llm'
+    and convert_from(s.result, 'utf8') like '%%11800%%'
 """
 
 
