@@ -232,6 +232,9 @@ function Legend({ model }) {
         h("span", { className: "aif-hidden" }, `: ${means}`),
       ),
     ),
+    bars.some(({ what }) => what.kind === "effect")
+      ? h("span", { key: "effect", title: "changes the world outside" }, h("span", { className: "aif-swatch aif-swatch-effect", "aria-hidden": true }), "effect")
+      : null,
     model.scale.folds.length ? h("span", { key: "fold" }, h("span", { "aria-hidden": true }, "⋯ "), "a pause, folded") : null,
     model.aggregated
       ? h(Fragment, { key: "many" }, h("span", {}, `${plural(model.steps, "step")}: those close together are one bar; choose it for the list`))

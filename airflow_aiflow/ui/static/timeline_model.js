@@ -92,7 +92,7 @@ export function modelOf(answer, now) {
   if (aggregated) for (const { lane, bar } of slices(steps, scale)) into(lane).push(bar);
   else for (const step of steps) into(step.lane).push(barOf(step, scale));
   for (const effect of answer.effects) {
-    const bar = effectBar(effect, scale, now);
+    const bar = effectBar(effect, scale, now, last);
     if (bar) into(effect.fence ?? effect.attempt).push(bar);
   }
   const recorded = countBy(steps);
@@ -163,7 +163,7 @@ function barOf(step, scale) {
   return { id: `step:${step.key}`, state: step.state, from: step.from, to: step.to, left, width, row: 0, what };
 }
 
-/** How an effect's state looks as a bar. */
+/** How an effect that did not succeed looks as a bar. */
 const EFFECT_BARS = /** @type {Record<string, BarState>} */ ({
   in_doubt: "in_doubt",
   failed: "failed",
@@ -172,17 +172,16 @@ const EFFECT_BARS = /** @type {Record<string, BarState>} */ ({
 });
 
 /**
- * An effect that is recorded stands among the steps; one that is open, in doubt or failed has no step and gets its bar here.
- *
  * @param {Effect} effect
  * @param {import("./scale.js").Scale} scale
  * @param {number} now
+ * @param {number} last the lane of the last attempt: what an earlier one did was not done again
  * @returns {Bar | null}
  */
-function effectBar(effect, scale, now) {
-  const state = EFFECT_BARS[effect.state];
+function effectBar(effect, scale, now, last) {
   const from = at(effect.begun_at);
-  if (!state || from === null) return null;
+  if (from === null) return null;
+  const state = EFFECT_BARS[effect.state] ?? ((effect.fence ?? effect.attempt ?? last) < last ? "replayed" : "ran");
   const to = Math.max(from, at(effect.settled_at) ?? Math.min(now, scale.to));
   const left = scale.at(from);
   const what = /** @type {const} */ ({ kind: "effect", effect });

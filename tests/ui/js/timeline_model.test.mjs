@@ -34,13 +34,14 @@ test("a running attempt reaches until now, a killed one until its last step", ()
   assert.deepEqual(model.lanes.map((lane) => lane.to), [2000, 9000]);
 });
 
-test("an effect in doubt has a bar in the lane that began it; a done one is a step already", () => {
+test("an effect has a bar in the lane that began it; one that an earlier attempt did was not done again", () => {
   const effects = [
     { number: 7, name: "pay", state: "in_doubt", begun_at: at(1), settled_at: null, attempt: 1, fence: 1 },
+    { number: 9, name: "file", state: "succeeded", begun_at: at(5), settled_at: at(6), attempt: 2, fence: 2 },
     { number: 8, name: "mail", state: "succeeded", begun_at: at(1), settled_at: at(2), attempt: 1, fence: 1 },
   ];
   const model = modelOf(answer([], [attempt(1, 0, 3, "killed"), attempt(2, 4, 8, "paused")], { effects }), 9000);
-  assert.deepEqual(model.lanes.map((lane) => lane.bars.map((bar) => [bar.id, bar.state])), [[["effect:7", "in_doubt"]], []]);
+  assert.deepEqual(model.lanes.map((lane) => lane.bars.map((bar) => [bar.id, bar.state])), [[["effect:8", "replayed"], ["effect:7", "in_doubt"]], [["effect:9", "ran"]]]);
 });
 
 test("a map is one bar; one that ended before the last attempt was replayed", () => {
