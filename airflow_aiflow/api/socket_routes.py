@@ -99,7 +99,8 @@ class _Client:
         try:
             message = json.loads(text)
             deed, submission_id = message["op"], UUID(message["submission_id"])
-            cursor = Cursor.read(message.get("after") or "")
+            after = message.get("after") or ""
+            Cursor.read(after)  # whether it may be one; the rest of it lies in the ledger
             if deed not in ("subscribe", "unsubscribe"):
                 raise ValueError("op is subscribe or unsubscribe")
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -114,11 +115,12 @@ class _Client:
         elif len(self._tasks) >= MOST:
             await self._refuse(submission_id, 429, f"a socket follows {MOST} submissions: unsubscribe, or open another")
         else:
-            self._tasks[submission_id] = asyncio.create_task(self._follow(submission_id, cursor))
+            self._tasks[submission_id] = asyncio.create_task(self._follow(submission_id, after))
 
-    async def _follow(self, submission_id: UUID, cursor: Cursor) -> None:
+    async def _follow(self, submission_id: UUID, after: str) -> None:
         try:
             found = await self._following.found([submission_id], self._user)
+            cursor = await self._following.cursor(after)
             async for told in self._following.told(found, cursor):
                 if isinstance(told, EventTold):
                     await self._say("event", told.plain | {"cursor": told.cursor})
@@ -127,6 +129,8 @@ class _Client:
             await self._say("over", {"submission_id": str(submission_id)})
         except LookupError:
             await self._refuse(submission_id, 404, MISSING)
+        except ValueError as error:
+            await self._refuse(submission_id, 422, str(error))
         except (WebSocketDisconnect, RuntimeError):
             return  # it has gone
         except Exception as error:  # the ledger may be away; the client subscribes anew, behind what it saw

@@ -79,7 +79,7 @@ def test_behind_a_proxy_that_holds_streams_back_events_come_by_polls(
         done = pool.submit(followed, client, one, seen)
         for number in range(5):
             stage.emit(one["run_id"], number)
-            until(lambda number=number: ticks(list(seen)) == list(range(number + 1)))  # type: ignore[misc]
+            until(lambda number=number: ticks(list(seen)) == list(range(number + 1)))
         stage.end(one["run_id"])
         done.result(PATIENCE)
     assert ticks(seen) == list(range(5))
@@ -224,7 +224,7 @@ def test_a_stream_ends_in_time_and_is_gone_on_with(
         done = pool.submit(followed, client, one, seen)
         for number in range(10):
             stage.emit(one["run_id"], number)
-            until(lambda number=number: number in ticks(list(seen)))  # type: ignore[misc]
+            until(lambda number=number: number in ticks(list(seen)))
         stage.end(one["run_id"])
         done.result(PATIENCE)
     assert ticks(seen) == list(range(10))

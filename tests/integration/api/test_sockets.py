@@ -172,6 +172,14 @@ def test_what_is_not_understood_is_said_and_harms_nothing(server: Server, text: 
         until(socket, "unsubscribed")
 
 
+def test_a_cursor_whose_base_is_gone_is_refused(server: Server) -> None:
+    one = submitted(server, "why?")
+    with opened(server) as socket:
+        say(socket, "subscribe", one["submission_id"], after=f"{'0' * 32}~")
+        answer = until(socket, "error")[-1]
+        assert (answer["status"], answer["submission_id"]) == (422, one["submission_id"])
+
+
 def test_one_socket_has_its_limits(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket_routes, "MOST", 1)
     one, other = submitted(server, "one"), submitted(server, "other")
