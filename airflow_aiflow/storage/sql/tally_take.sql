@@ -109,11 +109,12 @@ found (name, label, value) as (
         group by 2
     )
 ),
-of_execution (
-    execution_id, paid_calls, paid_cost, unpriced, tokens_in, tokens_out, replayed_calls, replayed_cost, reused_calls,
-    runs, executions, succeeded, failed, recoveries
-) as (
-    select execution_id, calls, cost, unpriced, tokens_in, tokens_out, 0, 0, reused, 0, 0, 0, 0, 0 from stepped
+of_execution as (
+    select
+        execution_id, calls as paid_calls, cost as paid_cost, unpriced, tokens_in, tokens_out, 0 as replayed_calls,
+        0 as replayed_cost, reused as reused_calls, 0 as runs, 0 as executions, 0 as succeeded, 0 as failed,
+        0 as recoveries
+    from stepped
     union all select execution_id, calls, cost, unpriced, tokens_in, tokens_out, 0, 0, 0, 0, 0, 0, 0, 0 from wasteful
     union all select execution_id, 0, 0, 0, 0, 0, calls, cost, 0, 0, 0, 0, 0, 0 from going_on where sign <> 'same'
     union all select execution_id, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0 from begun where fence = 1
