@@ -112,6 +112,42 @@ def test_a_reviewers_wish_is_a_request_of_its_own_and_paid_once(airflow: Airflow
     assert ran.seen[0] == ran.seen[2]
 
 
+def test_common_ais_own_approval_of_a_tool_goes_on_where_it_paused(airflow: Airflow, model: ModelService) -> None:
+    source = dag_of(
+        "from pydantic_ai import Tool",
+        "def pay(order_id: int) -> str:",
+        "    'Pay an order.'",
+        "    seen.append('paid')",
+        "    return 'paid'",
+        "class Asks(DurableAgentOperator):",
+        "    def execute(self, context):",
+        "        try:",
+        "            super().execute(context)",
+        "        except BaseException as signal:",
+        "            seen.append(type(signal).__name__)",
+        "            given = signal.kwargs",
+        "        event = {'chosen_options': ['Approve'], 'params_input': {}}",
+        "        return self.resume_after_tool_approval(context, event=event, **given)",
+        "tools = [FunctionToolset([lookup_order, Tool(pay, requires_approval=True)])]",
+        "Asks(task_id='ask', prompt='The lamp broke.', llm_conn_id='pydanticai_default', toolsets=tools)",
+    )
+    ran = airflow.run(source, head=AGENTS)
+    assert ran.run.state == "success", ran.states
+    assert ran.seen == ["look", "TaskAwaitingInput", "paid"]
+    assert len(model.requests()) == 3
+
+
+def test_an_agent_is_mapped(airflow: Airflow, model: ModelService) -> None:
+    source = dag_of(
+        "made = DurableAgentOperator.partial(task_id='ask', llm_conn_id='pydanticai_default', toolsets=[TOOLS])",
+        "made.expand(prompt=['The lamp broke.', 'The chair is red.'])",
+    )
+    ran = airflow.run(source, head=AGENTS)
+    assert ran.run.state == "success", ran.states
+    assert len(model.requests()) == 6
+    assert sorted(ran.seen) == ["look", "look", "refund", "refund"]
+
+
 def test_a_budget_stops_an_agent_before_its_request(airflow: Airflow, model: ModelService) -> None:
     ran = airflow.run(dag_of(f"{ASK} budget='100 tokens', params={{'what': 'lamp'}})"), head=AGENTS)
     assert ran.run.state == "failed"
