@@ -62,7 +62,7 @@ def cancel(options: argparse.Namespace) -> int:
     """End a submission."""
     with _client(options) as client:
         one = client.cancel(options.id)
-    show(options, one, f"{one['submission_id']}  {one['state']}")
+    show(options, one, f"{one['submission_id']}  {'cancelling' if one.get('cancelling') else one['state']}")
     return OK
 
 

@@ -149,7 +149,8 @@ class Outside:
     def _may_be_idle(self, view: AirflowView, run: dict[str, Any]) -> bool:
         """Say whether a run is old enough, and nobody holds it: then nothing is to move."""
         old = view.age(run["start_date"] or run["queued_at"]) > self.policy.queued_after
-        return old and not is_held(datetime.fromisoformat(run["run_after"]))
+        due = run.get("run_after")
+        return old and not (due is not None and is_held(datetime.fromisoformat(due)))
 
     def _idle_for(self, view: AirflowView, dag_id: str, run_id: str) -> float | None:
         """Say for how long nothing has moved in a run; ``None``: something does, or all is done."""
