@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 
 import psutil
 
@@ -428,9 +429,10 @@ def not_started(world: World) -> Seen:
 
 
 def idle_run(world: World) -> Seen:
-    before = world.run("stalls_waiting", "fail")
+    today = datetime.now(UTC)
+    before = world.run("stalls_waiting", "fail", logical_date=(today - timedelta(days=1)).isoformat())
     before.ended()
-    run = world.run("stalls_waiting", "none")
+    run = world.run("stalls_waiting", "none", logical_date=today.isoformat())
     run.hit_at = time.time()
 
     def told() -> bool | None:

@@ -185,12 +185,13 @@ class World:
         )
         return bool(rows["task_instances"]) or None
 
-    def run(self, dag_id: str, what: str, **conf: Any) -> Run:
+    def run(self, dag_id: str, what: str, *, logical_date: str | None = None, **conf: Any) -> Run:
         """
         Start a run.
 
         :param dag_id: of ``dags/stalls.py``.
         :param what: goes wrong in it.
+        :param logical_date: in ISO form; ``None``: it has none, and so no run before it.
         """
         self._runs += 1
         token = f"{what}-{self._runs}-{time.time_ns() % 10**9}"
@@ -198,7 +199,7 @@ class World:
         folder.mkdir()
         folder.chmod(0o777)
         given = {"folder": str(folder), "token": token, "what": what, **conf}
-        return Run(self, dag_id, self.client.trigger(dag_id, given), token, folder)
+        return Run(self, dag_id, self.client.trigger(dag_id, given, logical_date=logical_date), token, folder)
 
     # --- what the outside counted ---
 
