@@ -226,10 +226,14 @@ def _refuse_cut(response: ModelResponse, who: str, request: AgentRequest) -> Non
 
 
 def _texts(messages: Sequence[ModelMessage]) -> list[str]:
-    """Give the texts of a conversation, to measure it and to keep it out of errors."""
-    found: list[str] = []
-    for message in messages:
-        for part in message.parts:
-            content: Any = getattr(part, "content", None) or getattr(part, "args", None)
-            found.append(content if isinstance(content, str) else str(content or ""))
-    return found
+    """Give the texts of a conversation, to measure it and to keep it out of errors; files have none."""
+    parts = [part for message in messages for part in message.parts]
+    return [_text(getattr(part, "content", None) or getattr(part, "args", None)) for part in parts]
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, str | int | float):
+        return str(content)
+    if isinstance(content, Mapping):
+        return "\n".join(f"{name} {_text(value)}" for name, value in content.items())
+    return "\n".join(map(_text, content)) if isinstance(content, list | tuple) else ""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_aiflow.durable.fingerprint import Printed, print_parts
 from airflow_aiflow.durable.limit import check_limit_name
-from airflow_aiflow.exceptions import ApprovalDeclinedError, StepInputError
+from airflow_aiflow.exceptions import ApprovalDeclinedError, LedgerError, StepInputError
 from airflow_aiflow.llm.agent_prints import Conversation, plain_parameters, plain_settings
 from airflow_aiflow.llm.agent_request import AgentCaller, AgentRequest
 from airflow_aiflow.llm.agent_results import pack_tool, unpack_response, unpack_tool
@@ -209,6 +209,8 @@ class AgentRun:
         try:
             if isinstance(error, UnexpectedModelBehavior) and self._asked and self._session.gate.signal is None:
                 await self._driver.call(self._refuse)
+        except LedgerError as trouble:
+            error.add_note(f"aiflow: a further try replays the answers of no use: {trouble}")
         finally:
             slots, self._unit.slots = self._unit.slots, {}
             self._session.replay.give_back(*slots.values())
@@ -226,7 +228,7 @@ class AgentRun:
 
     def _refuse(self) -> None:
         """Note the first of the answers that the agent could make nothing of."""
-        first = next(digest for digest, again in reversed(self._asked) if not again)
+        first = next((digest for digest, again in reversed(self._asked) if not again), self._asked[0][0])
         session = self._session
         run_step(session, StepCall("step", REFUSED, _mark(first), lambda: Ran(None)))
         session.services.host.log(f"aiflow: '{self._name}' got answers of no use; a further try asks for others")
