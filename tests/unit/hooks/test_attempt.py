@@ -11,6 +11,7 @@ from uuid import UUID
 import pytest
 
 from airflow_aiflow.durable.attempt import NOTHING_ABOVE
+from airflow_aiflow.durable.hold import held
 from airflow_aiflow.exceptions import AiflowConfigError
 from airflow_aiflow.hooks.attempt import attempt_from_context
 
@@ -81,6 +82,14 @@ def test_every_counter_is_read_where_it_lives() -> None:
     assert (counters.clear_number, counters.run_after) == (1, RUN_AFTER)
     assert (attempt.owner.pid, attempt.owner.ti_id) == (os.getpid(), str(TI_ID))
     assert (attempt.mapped, attempt.setup_or_teardown, attempt.on_clear) == (False, False, "resume")
+
+
+def test_an_attempt_of_a_held_run_reads_the_true_moment() -> None:
+    """Else it would take its run for one that was made again, and begin anew."""
+    given = context()
+    given["dag_run"].run_after = held(RUN_AFTER)
+    assert given["dag_run"].run_after != RUN_AFTER
+    assert attempt_from_context(given, on_clear="resume").counters.run_after == RUN_AFTER
 
 
 def test_the_author_s_word_on_recovery_goes_with_the_attempt() -> None:
