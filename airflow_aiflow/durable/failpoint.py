@@ -40,9 +40,21 @@ NAMES: Final = frozenset(
     }
 )
 
-#: Crash sites outside of tasks: where recovery acts on one, and where a submission becomes a run or is cancelled.
+#: Crash sites outside of tasks: where recovery acts on one, where a submission becomes a run, is moved or cancelled, and
+#: where an upload becomes an artifact.
 OUTSIDE: Final = frozenset(
-    {"after_mark", "after_set_state", "after_clear", "after_submit", "after_run_made", "after_cancel_asked"}
+    {
+        "after_mark",
+        "after_set_state",
+        "after_clear",
+        "after_submit",
+        "after_run_made",
+        "after_cancel_asked",
+        "after_hold_asked",
+        "after_resume_asked",
+        "before_run_ended",
+        "after_upload_kept",
+    }
 )
 
 #: Crash sites of a batch whose results are written outside of the artifact store.
