@@ -504,6 +504,54 @@ def test_a_sibling_that_raises_waits_for_the_refund_in_flight() -> None:
     assert ASKED == [1, 3]
 
 
+class Session(FunctionToolset):
+    """Be tools that need something open, as those of an MCP server do."""
+
+    async def __aexit__(self, *error: Any) -> bool | None:
+        OUTSIDE.append("closed")
+        return await super().__aexit__(*error)
+
+
+def test_what_tools_work_with_stays_open_until_the_last_of_them_has_ended() -> None:
+    at_work, raised = asyncio.Event(), asyncio.Event()
+
+    async def slow() -> str:
+        at_work.set()
+        await raised.wait()
+        await asyncio.sleep(0.05)
+        OUTSIDE.append("ended")
+        return "fine"
+
+    async def sibling() -> str:
+        await at_work.wait()
+        raised.set()
+        raise Later
+
+    agent = Agent(scripted([call("slow"), call("sibling")], "done"), toolsets=[Session([slow, sibling])])
+    with pytest.raises(Later):
+        DurableTask().run(resolve(agent))
+    assert OUTSIDE == ["ended", "closed"]
+
+
+@pytest.mark.parametrize("then", [ValueError, None])
+def test_a_tool_that_swallows_the_question_does_not_end_the_task_otherwise(then: type[Exception] | None) -> None:
+    def swallows() -> str:
+        try:
+            return refund_approved(4711, 100)
+        except BaseException:
+            if then is not None:
+                raise then from None
+            return "never mind"
+
+    agent = Agent(scripted([call("swallows")], "done"), tools=[swallows])
+    task = DurableTask()
+    with pytest.raises(AttemptAsks):
+        task.run(resolve(agent))
+    task.answer("Approve")
+    assert task.run(resolve(agent)) == "done"
+    assert OUTSIDE == [("refund", 4711, 100)]
+
+
 # --- results of tools -------------------------------------------------------------------------------------------------
 
 
