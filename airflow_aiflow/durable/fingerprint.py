@@ -241,12 +241,23 @@ def part_form(writer: CanonicalWriter, step: str, verb: str, name: str, value: A
     :raises StepInputError: if it has none, with its path.
     """
     try:
-        return writer.form(value, root=name)
+        return writer.form(value, name)
     except NoCanonicalForm as error:
-        way_out = error.why or "Pass plain values, create the client inside, or give cache_key="
-        raise StepInputError(
-            f"step {step!r} {verb} {error.path!r} ({error.class_name}), which has no canonical form. {way_out}"
-        ) from error.__cause__
+        raise no_form(step, verb, error) from error.__cause__
+
+
+def no_form(step: str, verb: str, error: NoCanonicalForm) -> StepInputError:
+    """
+    Say which part of a step's arguments has no canonical form, and the way out.
+
+    :param step: the step's name.
+    :param verb: how the step comes to the value.
+    :param error: of the writer.
+    """
+    way_out = error.why or "Pass plain values, create the client inside, or give cache_key="
+    return StepInputError(
+        f"step {step!r} {verb} {error.path!r} ({error.class_name}), which has no canonical form. {way_out}"
+    )
 
 
 class HashChain:

@@ -14,7 +14,7 @@ from zlib import crc32
 
 from airflow_aiflow.durable.arguments import bind_arguments, captured_variables
 from airflow_aiflow.durable.canonical import CanonicalWriter, NoCanonicalForm, Secrets
-from airflow_aiflow.durable.fingerprint import PRINT_BYTES, Printed, part_form, print_step, short_prints
+from airflow_aiflow.durable.fingerprint import PRINT_BYTES, Printed, no_form, part_form, print_step, short_prints
 from airflow_aiflow.durable.payload_adapters import DEFAULT, Adapters
 from airflow_aiflow.exceptions import StepInputError
 
@@ -158,6 +158,14 @@ def _printer_at(
     root, stated = bound[place][0], writer.form(version)
     named = [writer.form(part) + form for (part, _), form in zip(bound, forms, strict=True)]
     tail = b"".join(named[place + 1 :])
+    write = writer.form
+
+    def form(item: Any) -> bytes:
+        try:
+            return write(item, root)
+        except NoCanonicalForm as error:
+            raise no_form(name, "is given", error) from error.__cause__
+
     if captured:
         inside = (writer.form(part) + form for (part, _), form in zip(captured, held, strict=True))
         tail += b"captured;%d:%b" % (len(captured), b"".join(inside))
@@ -167,7 +175,7 @@ def _printer_at(
         ("version", *(part for part, _ in bound), *(part for part, _ in captured)),
         short_prints([stated, *forms[:place]]),
         short_prints([*forms[place + 1 :], *held]),
-        lambda item: part_form(writer, name, "is given", root, item),
+        form,
     )
 
 

@@ -55,6 +55,10 @@ def seal(
     return hmac.digest(key, message, "sha256") if key else hashlib.sha256(message).digest()
 
 
+#: Lengths of a moment in digits, as they are sealed.
+_LENGTHS = tuple(length.to_bytes(8, "big") for length in range(32))
+
+
 class Seals:
     """
     Seal many rows of one generation: what is the same in all is written once. The seals are those of ``seal``.
@@ -85,7 +89,7 @@ class Seals:
             request_fingerprint,
             _LENGTH,
             result_hash,
-            len(at).to_bytes(8, "big"),
+            _LENGTHS[len(at)],
             at,
         )
         return hmac.digest(self._key, message, "sha256") if self._key else hashlib.sha256(message).digest()

@@ -17,6 +17,7 @@ from airflow_aiflow.durable.identity import StepKeys
 from airflow_aiflow.durable.items import Reusable
 from airflow_aiflow.durable.record import Kept, SharedStep
 from airflow_aiflow.exceptions import ItemsFailedError, LedgerError
+from airflow_aiflow.runtime.collector import fewer_collections
 from airflow_aiflow.runtime.current import current_unit
 from airflow_aiflow.runtime.map_crew import Crew, Item
 from airflow_aiflow.runtime.map_lookup import Lookup, Lookups
@@ -90,8 +91,9 @@ class MapRun:
         """
         try:
             try:
-                self._feed(Chunks(items))
-                self._collect(lambda: not self._open)
+                with fewer_collections():
+                    self._feed(Chunks(items))
+                    self._collect(lambda: not self._open)
             except BaseException:
                 self._halt()
                 raise
@@ -109,7 +111,7 @@ class MapRun:
             items = [] if self._stopped or chunks.ended else chunks.next(self._appetite())
             try:
                 self._session.gate.check()
-                places = [place for item in items if not self._stopped and (place := self._place(item)) is not None]
+                places = self._places(items)
                 found = self._lookups.ask(places)
                 if waiting is not None:
                     self._begin(*waiting)
@@ -138,52 +140,62 @@ class MapRun:
         known = len(found.kept) + len(found.reusable)
         self._ahead = min(max(2 * len(places), 1), MOST_LOOKED_UP) if 2 * known > len(places) else 0
         live: list[Place] = []
-        replays: list[Kept] = []
+        recorded: list[tuple[Place, Kept]] = []
         for place in places:
             kept = found.kept.get(place.slot.key)
-            if kept is None:
-                other = found.reusable.get(place.slot.key)
-                if other is None or not self._reuse(place, other):
-                    live.append(place)
-            elif self._replay(place, kept):
-                replays.append(kept)
+            if kept is not None:
+                recorded.append((place, kept))
+                continue
+            other = found.reusable.get(place.slot.key) if found.reusable else None
+            if other is None or not self._reuse(place, other):
+                live.append(place)
+        replays = self._replay(recorded)
         self._session.journal.replayed_items(self._source.name, replays)
         self._report.done(len(replays))
         theirs = look_shared(self._session, [place.slot for place in live]) if self._shares and live else {}
         self._give([place for place in live if not self._from_sibling(place, theirs.get(place.slot.key))])
 
-    def _place(self, item: Any) -> Place | None:
-        """Take an item's place in the list."""
-        number, source = self._count, self._source
-        self._count += 1
-        try:
-            fingerprint, key = source.print(item)
-        except Exception as error:
-            slot = Slot(self._path, source.name, NO_PRINT, number, self._keys.of(NO_PRINT, number))
-            key = item.key if type(item) is Unreadable else None
-            self._failed([(Place(number, None, slot, key), error)])
-            return None
-        occurrence = self._numbers.take(fingerprint)
-        slot = Slot(self._path, source.name, fingerprint, occurrence, self._keys.of(fingerprint, occurrence))
-        if self._slots is not None:
-            self._slots[slot.key] = slot
-        return Place(number, item, slot, key)
+    def _places(self, items: Sequence[Any]) -> list[Place]:
+        """Take the places of items in the list."""
+        source, path, slots, places = self._source, self._path, self._slots, []
+        name, print_of, take, key_of = source.name, source.print, self._numbers.take, self._keys.of
+        for item in items:
+            if self._stopped:
+                break
+            number = self._count
+            self._count += 1
+            try:
+                fingerprint, key = print_of(item)
+            except Exception as error:
+                slot = Slot(path, name, NO_PRINT, number, key_of(NO_PRINT, number))
+                known = item.key if type(item) is Unreadable else None
+                self._failed([(Place(number, None, slot, known), error)])
+                continue
+            occurrence = take(fingerprint)
+            slot = Slot(path, name, fingerprint, occurrence, key_of(fingerprint, occurrence))
+            if slots is not None:
+                slots[slot.key] = slot
+            places.append(Place(number, item, slot, key))
+        return places
 
-    def _replay(self, place: Place, kept: Kept) -> bool:
-        slot, name = place.slot, self._source.name
-        try:
-            hashed = kept.sha256 or hashlib.sha256(kept.inline or b"").digest()
-            if self._seals.of(slot.key, slot.fingerprint, hashed, sealed_at(kept.ended_at)) != kept.seal:
-                refuse_seal(self._session, slot, name, kept)
-            value = None
-            if self._results.wanted:
-                value = self._session.payloads.read(kept.inline, kept.sha256, name, self._source.as_type)
-        except Exception as error:
-            self._give_back(place)
-            self._failed([(place, error)])
-            return False
-        self._results.put(place.number, value)
-        return True
+    def _replay(self, recorded: Sequence[tuple[Place, Kept]]) -> list[Kept]:
+        """Take recorded results. A million times, so everything that is the same for all is looked up once."""
+        session, name, as_type, replays = self._session, self._source.name, self._source.as_type, []
+        seal_of, read, put, wanted = self._seals.of, session.payloads.read, self._results.put, self._results.wanted
+        for place, kept in recorded:
+            slot = place.slot
+            try:
+                hashed = kept.sha256 or hashlib.sha256(kept.inline or b"").digest()
+                if seal_of(slot.key, slot.fingerprint, hashed, sealed_at(kept.ended_at)) != kept.seal:
+                    refuse_seal(session, slot, name, kept)
+                value = read(kept.inline, kept.sha256, name, as_type) if wanted else None
+            except Exception as error:
+                self._give_back(place)
+                self._failed([(place, error)])
+                continue
+            put(place.number, value)
+            replays.append(kept)
+        return replays
 
     def _reuse(self, place: Place, found: Reusable) -> bool:
         """Take what another run recorded; it is this run's once it is committed."""
