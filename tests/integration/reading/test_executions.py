@@ -178,3 +178,6 @@ def test_secrets_in_a_result_are_masked(fresh: House) -> None:
     assert "hunter2" not in step.text
     artifact = step.json()["result"]["artifact"]
     assert json.loads(fresh.client.get(URL + artifact["href"]).content)["password"] == "***"
+    fresh.task("review").run(lambda flow: flow.step("log in", lambda: {"user": "ann", "password": "hunter2"}))
+    [row] = rows(fresh.get("/timeline", **REVIEW).json())
+    assert fresh.get("/step", **REVIEW, key=row["key"]).json()["result"]["value"] == {"user": "ann", "password": "***"}
