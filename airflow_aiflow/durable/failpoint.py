@@ -40,7 +40,7 @@ NAMES: Final = frozenset(
     }
 )
 
-#: Crash sites outside of tasks: where recovery acts on one, where a submission becomes a run, is moved or cancelled, and
+#: Crash sites outside of tasks: where recovery acts on one, where a submission becomes a run, is held or cancelled,
 #: where an upload becomes an artifact.
 OUTSIDE: Final = frozenset(
     {
