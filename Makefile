@@ -5,7 +5,7 @@
 #   make chaos N=500 SEED=7                   so many executions, the chances of that seed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-ui bench check verify crash-report chaos peer-report recovery-report format docs clean
+.PHONY: help demo demo-batch test test-ui bench check verify crash-report chaos peer-report recovery-report format docs clean
 MAKEFLAGS += --no-builtin-rules --no-print-directory
 
 VENV := .venv
