@@ -24,7 +24,7 @@ PATIENCE = 60_000
 Theme = Literal["light", "dark"]
 
 #: What a browser writes of an answer that the test asked for: a refusal is an answer.
-REFUSAL = re.compile(r"^Failed to load resource: the server responded with a status of (401|403|404|409)")
+REFUSAL = re.compile(r"^Failed to load resource: the server responded with a status of (401|403|404|409|415)")
 
 
 class Person:
