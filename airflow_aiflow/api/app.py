@@ -20,7 +20,7 @@ from airflow_aiflow.api.ledger_metrics import families
 from airflow_aiflow.api.looks import Looks
 from airflow_aiflow.api.reading_app import include, reading_here
 from airflow_aiflow.api.rights import signed_in
-from airflow_aiflow.api.rounds import ServerRound, rounds
+from airflow_aiflow.api.rounds import ServerRound, rounds, tell_ends
 from airflow_aiflow.api.serving_submissions import desk, service
 from airflow_aiflow.api.socket_routes import SocketRoutes
 from airflow_aiflow.api.submission_routes import SubmissionRoutes
@@ -48,7 +48,7 @@ def create_app(look: Callable[[], Figures] | None = None) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
-        lifespan=rounds(ServerRound()),
+        lifespan=rounds(ServerRound(), tell_ends),
     )
     problem.install(app)
     app.add_middleware(BodyLimit)

@@ -8,14 +8,13 @@ Every worker of every server does so; each step may be taken twice. Where no ser
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from fastapi.concurrency import run_in_threadpool
+import anyio.to_thread
 
 log = logging.getLogger(__name__)
 
@@ -32,23 +31,24 @@ REAP_SECONDS = 300.0
 AFTER_FAULT = 30.0
 
 
-def rounds(go: Callable[[], None], wait: Callable[[float], Awaitable[None]] = asyncio.sleep) -> Any:
+def rounds(*goes: Callable[[], None], wait: Callable[[float], Awaitable[None]] = asyncio.sleep) -> Any:
     """
     Make the lifespan of an app that goes its rounds.
 
-    :param go: one round, in a thread.
+    :param goes: what one round does, each in a thread and at a pace of its own.
     :param wait: waits some seconds.
     """
 
     @asynccontextmanager
     async def lifespan(_app: object) -> AsyncIterator[None]:
-        task = asyncio.get_running_loop().create_task(_go_on(go, wait))
+        loop = asyncio.get_running_loop()
+        tasks = [loop.create_task(_go_on(go, wait)) for go in goes]
         try:
             yield
         finally:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     return lifespan
 
@@ -58,7 +58,8 @@ async def _go_on(go: Callable[[], None], wait: Callable[[float], Awaitable[None]
     while True:
         pause = ROUND_SECONDS
         try:
-            await run_in_threadpool(go)
+            # Not waited for when the server stops: a step that was begun may be taken again.
+            await anyio.to_thread.run_sync(go, abandon_on_cancel=True)
             told = ""
         except Exception as error:  # the next round makes up for it
             pause = AFTER_FAULT
@@ -82,18 +83,25 @@ class ServerRound:
     def __call__(self) -> None:
         """Go one round."""
         from airflow_aiflow.api.serving_submissions import desk, service
-        from airflow_aiflow.config import callback_rules
         from airflow_aiflow.hooks.aiflow import AiflowHook
-        from airflow_aiflow.hooks.callback_post import CallbackPost, deliver_due
 
-        ours, rules = service(), callback_rules()
+        ours = service()
         ours.heal(older_than=LEFT_SECONDS)
         ours.press_on()
-        if rules is not None:
-            deliver_due(AiflowHook().callbacks(), rules, CallbackPost())
         if self._clock() - self._reaped >= REAP_SECONDS:
             self._reaped = self._clock()
             uploads = desk()
             if uploads is not None:
                 uploads.reap()
             AiflowHook().cursors().reap()
+
+
+def tell_ends() -> None:
+    """Send the callbacks that are due: a receiver that hangs must not keep anything else waiting."""
+    from airflow_aiflow.config import callback_rules
+    from airflow_aiflow.hooks.aiflow import AiflowHook
+    from airflow_aiflow.hooks.callback_post import CallbackPost, deliver_due
+
+    rules = callback_rules()
+    if rules is not None:
+        deliver_due(AiflowHook().callbacks(), rules, CallbackPost())

@@ -30,7 +30,7 @@ STEP_SECONDS = 5.0
 WHOLE_SECONDS = 15.0
 
 #: Callbacks of one round: a receiver that hangs must not keep the others for long.
-ROUND = 10
+ROUND = 5
 
 #: Characters of a trouble that are kept.
 WORDS = 300
