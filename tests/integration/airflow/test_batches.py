@@ -327,6 +327,47 @@ def test_mapped_tasks_share_the_items_by_their_keys(airflow: Airflow, model: Mod
     assert all(len(part) > 5 for part in keys)
 
 
+SOURCES = """
+from airflow_aiflow import Flow
+
+def numbers(context, jinja_env):
+    return ({"id": n, "body": f"{context['params']['word']} {n}."} for n in range(4))
+
+@dag(schedule=None, params={"word": "Number"})
+def THE_DAG():
+    @task.durable
+    def saved(flow: Flow):
+        return flow.save(b'{"id": 1, "body": "One."}\\n{"id": 2, "body": "Two."}\\n', name="t.jsonl")
+
+    options = {"item_key": "id", "prompt": "{{ item.body }}"}
+    BatchInferenceOperator(task_id="function", items=numbers, **options)
+    BatchInferenceOperator(task_id="file", items=saved(), **options)
+    BatchInferenceOperator(
+        task_id="query", items_sql="THE_DAG.sql", items_conn_id="warehouse", **options
+    )
+THE_DAG()
+"""
+
+
+def test_items_from_a_function_a_stored_file_and_a_file_of_sql(
+    airflow: Airflow, model: ModelService, warehouse: Any
+) -> None:
+    number = next(airflow.numbers)
+    file = airflow.home / "dags" / f"dag_of_test_{number + 1}.sql"
+    file.write_text("select id, body from support.ticket where id <= 3 and id > 0 -- {{ ds_nodash }}")
+    try:
+        ran = airflow.run(SOURCES, head=HEAD)
+    finally:
+        file.unlink()
+    assert ran.states == {"function": ["success"], "saved": ["success"], "file": ["success"], "query": ["success"]}
+    assert {task: result(ran, task)["succeeded"] for task in ("function", "file", "query")} == {
+        "function": 4,
+        "file": 2,
+        "query": 3,
+    }
+    assert len(model.requests()) == 9
+
+
 POISON = """
 @dag(schedule=None)
 def THE_DAG():
