@@ -82,8 +82,7 @@ PLAYED: dict[str, tuple[str, tuple[str, ...]]] = {
         ),
     ),
     "I25": (
-        "a model that was retired between two tries fails by name, and what is recorded stays; polls of a job that is "
-        "gone come to an end, and it is not submitted again",
+        "a model that was retired fails by name, what is recorded stays; polls of a job that is gone come to an end",
         (
             _CALLS + "test_i25_a_model_that_was_retired_between_two_tries",
             "tests/unit/runtime/test_jobs.py::test_polls_that_never_answer_come_to_an_end",
