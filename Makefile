@@ -14,6 +14,9 @@ ARGS ?=
 # Of make chaos; also as ARGS="N=500".
 N ?= $(or $(patsubst N=%,%,$(filter N=%,$(ARGS))),100)
 
+# How the whole suite runs: most of the time of a test with a stack is waiting. Without it: make test ARGS=tests
+WHOLE := --numprocesses=2 --dist=loadgroup --no-loadscope-reorder --durations=25
+
 # Tried in this order; the first that is 3.11 to 3.13 is taken.
 PYTHON ?= $(BIN)/python python3.11 python3.12 python3.13 python3
 
@@ -49,7 +52,7 @@ demo-batch: ## embed every paragraph installed here, killed twice; then a second
 
 test: ## run the tests, the fast ones first; all of them in two processes, those with a stack in one
 	$(call prepare,dev)
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest $(or $(ARGS),$(WHOLE))
 
 test-ui: ## look at every page in a browser, in both themes; pictures in build/ui
 	$(call prepare,dev)
