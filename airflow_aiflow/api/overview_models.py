@@ -229,10 +229,12 @@ class ClearTask(BaseModel):
     durable: bool
     verdict: str
     new_generation: bool
+    below: bool = Field(description="Whether another cleared task stands above: calls with changed input run again.")
     steps_recorded: int
     model_calls_recorded: int
     model_calls_again: int
     cost_again: Decimal
+    unpriced: int = Field(description="Recorded calls without a known price.")
     effects_kept: dict[str, int]
 
 

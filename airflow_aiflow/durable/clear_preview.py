@@ -195,10 +195,12 @@ def as_json(found: Preview) -> dict[str, Any]:
                 "durable": line.durable,
                 "verdict": line.verdict,
                 "new_generation": line.starts_anew,
+                "below": line.below,
                 "steps_recorded": line.steps,
                 "model_calls_recorded": line.calls,
                 "model_calls_again": line.calls if line.starts_anew else 0,
                 "cost_again": str(line.cost if line.starts_anew else Decimal(0)),
+                "unpriced": line.unpriced,
                 "effects_kept": dict(line.kept),
             }
             for line in found.lines

@@ -6,7 +6,7 @@ import { count, money, plural } from "./money.js";
 /**
  * @typedef {{task_id: string, map_indexes: number[], durable: boolean, verdict: string, new_generation: boolean,
  *   steps_recorded: number, model_calls_recorded: number, model_calls_again: number, cost_again: string,
- *   effects_kept: Record<string, number>, below?: boolean, unpriced?: number}} ClearLine
+ *   effects_kept: Record<string, number>, below: boolean, unpriced: number}} ClearLine
  * @typedef {{tasks: ClearLine[], model_calls_again: number, cost_again: string,
  *   in_doubt: {number: number, effect: string}[], waiting: {number: number, subject: string}[],
  *   assets: {uri: string, triggers_dags: number}[]}} ClearPreview
@@ -46,12 +46,20 @@ export function callsOf(line) {
 /**
  * @param {number} calls
  * @param {string} cost
- * @param {number} [unpriced]
+ * @param {number} unpriced
  */
-function again(calls, cost, unpriced = 0) {
-  if (!calls) return "none";
-  if (unpriced >= calls) return `${count(calls)} (price unknown)`;
-  return `${count(calls)} (about ${money(cost)}${unpriced ? ", some prices unknown" : ""})`;
+function again(calls, cost, unpriced) {
+  return calls ? `${count(calls)} (${about(calls, cost, unpriced)})` : "none";
+}
+
+/**
+ * @param {number} calls
+ * @param {string} cost
+ * @param {number} unpriced
+ */
+function about(calls, cost, unpriced) {
+  if (unpriced >= calls) return "price unknown";
+  return `about ${money(cost)}${unpriced ? ", some prices unknown" : ""}`;
 }
 
 /**
@@ -74,8 +82,9 @@ export function keptOf(line) {
 export function summary(preview) {
   const number = preview.tasks.reduce((sum, line) => sum + Math.max(1, line.map_indexes.length), 0);
   if (number === 0) return "There is nothing to clear.";
+  const unpriced = preview.tasks.reduce((sum, line) => sum + (line.new_generation ? line.unpriced : 0), 0);
   const calls = preview.model_calls_again
-    ? `${plural(preview.model_calls_again, "model call")} ${preview.model_calls_again === 1 ? "is" : "are"} paid again (about ${money(preview.cost_again)})`
+    ? `${plural(preview.model_calls_again, "model call")} ${preview.model_calls_again === 1 ? "is" : "are"} paid again (${about(preview.model_calls_again, preview.cost_again, unpriced)})`
     : "no model call is paid again for sure";
   const kept = preview.tasks.reduce((sum, line) => sum + Object.values(line.effects_kept).reduce((all, one) => all + one, 0), 0);
   const effects = kept ? `${plural(kept, "effect")} ${kept === 1 ? "is" : "are"} kept and not repeated` : "no effect was done yet";

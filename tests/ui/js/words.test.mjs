@@ -8,7 +8,8 @@ import { deedWords, kindWords, standstill } from "../../../airflow_aiflow/ui/sta
 const batch = (more = {}) => ({ done: 0, total: 10, failed: 0, rate: 1, eta_seconds: 1, started_at: null, ended_at: null, ...more });
 const line = (more = {}) => ({
   task_id: "book", map_indexes: [-1], durable: true, verdict: "succeeded -> new generation", new_generation: true,
-  steps_recorded: 3, model_calls_recorded: 12, model_calls_again: 12, cost_again: "0.05", effects_kept: {}, ...more,
+  steps_recorded: 3, model_calls_recorded: 12, model_calls_again: 12, cost_again: "0.05", effects_kept: {},
+  below: false, unpriced: 0, ...more,
 });
 
 test("a rate is told in the unit that fits", () => {
@@ -64,6 +65,7 @@ test("a clear in one sentence", () => {
     summary({ ...preview, tasks: [line({ map_indexes: [0, 1], effects_kept: { pay: 1 } }), line({ task_id: "mail" })] }),
     "3 task instances run again: 12 model calls are paid again (about $0.05); 1 effect is kept and not repeated.",
   );
+  assert.match(summary({ ...preview, tasks: [line({ unpriced: 12 })] }), /12 model calls are paid again \(price unknown\)/);
   assert.equal(summary({ ...preview, tasks: [] }), "There is nothing to clear.");
 });
 
