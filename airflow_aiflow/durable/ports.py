@@ -81,7 +81,7 @@ class Ledger(Protocol):
         """Tell how an execution stands; ``None``: nobody ever took it."""
 
     def take_over(
-        self, attempt: Attempt, *, sign: Sign, seen: int | None, new_generation: bool, ttl: float
+        self, attempt: Attempt, *, sign: Sign, seen: int | None, new_generation: bool, ttl: float, dead: bool = False
     ) -> Taken | None:
         """
         Raise the fence, set the lease, write the attempt and settle a requeue mark, in one statement.
@@ -94,6 +94,7 @@ class Ledger(Protocol):
         :param seen: the fence of the ``Standing`` on which the sign was computed; ``None``: no row was there.
         :param new_generation: whether the generation grows by one.
         :param ttl: seconds of the lease.
+        :param dead: whether the owner before is verified dead: its attempt has then lapsed, whatever its lease says.
         :return: ``None`` where the fence has moved meanwhile: look again.
         :raises ValueError: if the sign is that of an older attempt.
         """

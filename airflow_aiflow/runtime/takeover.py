@@ -72,6 +72,7 @@ def take_over(
                 seen=standing.fence if standing else None,
                 new_generation=anew,
                 ttl=ttl,
+                dead=standing is not None and process.is_dead(standing.owner) is True,
             )
         except LedgerUnavailableError:
             # It may have been carried out: then we find ourselves as the owner, and take over once more.

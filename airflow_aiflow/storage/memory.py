@@ -117,7 +117,7 @@ class MemoryLedger:
             )
 
     def take_over(
-        self, attempt: Attempt, *, sign: Sign, seen: int | None, new_generation: bool, ttl: float
+        self, attempt: Attempt, *, sign: Sign, seen: int | None, new_generation: bool, ttl: float, dead: bool = False
     ) -> Taken | None:
         """Raise the fence, set the lease, write the attempt."""
         check_sign(sign, seen=seen)
@@ -134,7 +134,7 @@ class MemoryLedger:
                 tables.executions[attempt.execution] = tables.by_pk[row.pk] = row
                 number, until, requeued, round_ = 1, None, False, attempt.counters.max_tries
             else:
-                number, until, requeued = memory_attempts.succeed(tables, row, attempt)
+                number, until, requeued = memory_attempts.succeed(tables, row, attempt, dead=dead)
                 round_ = memory_attempts.go_on(tables, row, attempt, requeued, new_generation)
             tables.leases[row.pk] = LeaseRow(fence=row.fence, expires_at=now + ttl, progress_at=now)
             tables.attempts[row.pk, row.fence] = AttemptRow(

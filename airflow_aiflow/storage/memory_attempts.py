@@ -29,12 +29,13 @@ def go_on(tables: Tables, row: ExecutionRow, attempt: Attempt, requeued: bool, n
     return before.round if kept else attempt.counters.max_tries
 
 
-def succeed(tables: Tables, row: ExecutionRow, attempt: Attempt) -> tuple[int, float | None, bool]:
+def succeed(tables: Tables, row: ExecutionRow, attempt: Attempt, *, dead: bool) -> tuple[int, float | None, bool]:
     """
     Close the attempt that stands.
 
     :param row: the execution.
     :param attempt: the newcomer.
+    :param dead: whether the owner before is verified dead.
     :return: its number, the end of the lease before it, and whether our own recovery brought it.
     """
     before = tables.attempts[row.pk, row.fence]
@@ -46,7 +47,7 @@ def succeed(tables: Tables, row: ExecutionRow, attempt: Attempt) -> tuple[int, f
     requeued = not same and is_requeue(attempt.counters, tables.requeues.get((row.pk, row.fence)))
     if before.ended_at is None and until is not None:
         now = tables.clock.monotonic()
-        before.ended_at, before.ending = min(until, now), "superseded" if until > now else "lapsed"
+        before.ended_at, before.ending = min(until, now), "superseded" if until > now and not dead else "lapsed"
         lease = tables.held(Lease(row.pk, row.fence))
         before.died_in = None if lease is None else lease.step_name
     if not same:

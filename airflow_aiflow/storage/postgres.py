@@ -125,7 +125,7 @@ class PostgresLedger:
         return standing(rows[0]) if rows else None
 
     def take_over(
-        self, attempt: Attempt, *, sign: Sign, seen: int | None, new_generation: bool, ttl: float
+        self, attempt: Attempt, *, sign: Sign, seen: int | None, new_generation: bool, ttl: float, dead: bool = False
     ) -> Taken | None:
         """Raise the fence, set the lease, write the attempt and settle a requeue mark."""
         check_sign(sign, seen=seen)
@@ -133,7 +133,7 @@ class PostgresLedger:
         if seen is None:
             rows = self._ask(statement("take_first"), params)
         else:
-            params |= {"seen": seen, "new_generations": int(new_generation)}
+            params |= {"seen": seen, "new_generations": int(new_generation), "dead": dead}
             rows = self._ask(statement("take_over"), params)
         if not rows:
             return None

@@ -167,6 +167,16 @@ def test_the_former_lease_s_end_is_kept(world: World) -> None:
     assert world.look(first.lease.execution_pk).attempts[0][2] == "superseded"
 
 
+def test_an_owner_that_is_verified_dead_has_lapsed_whatever_its_lease_says(world: World) -> None:
+    ledger, attempt = world.ledger, an_attempt(an_execution())
+    first = take(ledger, attempt)
+    later = an_attempt(attempt.execution, 2)
+    taken = ledger.take_over(later, sign=Sign.RETRY, seen=1, new_generation=False, ttl=TTL, dead=True)
+    assert taken is not None
+    assert taken.prior_lease_until is not None
+    assert world.look(first.lease.execution_pk).attempts[0][2] == "lapsed"
+
+
 @pytest.mark.parametrize("end", ["let_go", "finish"])
 def test_a_lease_that_was_given_back_ended_then(world: World, end: str) -> None:
     ledger, attempt = world.ledger, an_attempt(an_execution())

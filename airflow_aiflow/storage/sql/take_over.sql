@@ -45,7 +45,7 @@ ended as (
     update aiflow.attempt a set
         ended_at = least(coalesce(up.lease_until, clock_timestamp()), clock_timestamp()),
         ending = case
-            when up.lease_until > clock_timestamp() then 'superseded' else 'lapsed'
+            when up.lease_until > clock_timestamp() and not %(dead)s then 'superseded' else 'lapsed'
         end::aiflow.attempt_ending,
         died_in = up.step_name
     from up

@@ -99,5 +99,7 @@ const KNOWN_WHY = {
 
 /** @param {{reason: string | null, outcome: string}} attempt */
 export function whyEnded({ reason }) {
-  return reason ? (KNOWN_WHY[reason] ?? reason) : "";
+  if (!reason) return "";
+  // The API names the step in hand.
+  return KNOWN_WHY[reason] ?? (reason.startsWith("in '") ? `it was at work ${reason}` : reason);
 }
