@@ -19,7 +19,7 @@ from airflow_aiflow.durable.stall import StallKind
 
 SIGNS = tuple(sign.value for sign in Sign if sign is not Sign.OLDER)
 RESUMING = tuple(sign for sign in SIGNS if sign != Sign.FIRST.value)
-ENDINGS = ("succeeded", "failed", "paused", "let_go", "superseded", "lapsed")
+ENDINGS = ("succeeded", "failed", "cancelled", "paused", "let_go", "superseded", "lapsed")
 KINDS = tuple(kind.value for kind in StallKind)
 QUESTIONS = ("doubt", "approval", "conflict", "ask")
 

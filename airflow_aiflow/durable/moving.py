@@ -201,17 +201,18 @@ def _place(view: ExecutionView) -> Instance:
     return view.execution.task_id, view.execution.map_index
 
 
+#: Of an attempt that was parked, died, or ended with an error: Airflow may call the next one.
+_COMES_AGAIN = (ExecutionState.PAUSED, ExecutionState.RUNNING, ExecutionState.FAILED)
+
+
 def _ending(views: Sequence[ExecutionView]) -> list[Instance]:
     """
     List what ends by itself after a cancel: an attempt at work comes to the end of its step; one that is parked, or
     between two tries, comes back to take back what it did, where it did something.
     """
-    return [_place(view) for view in views if view.live or (not view.state.finished and _did_something(view))]
+    return [_place(view) for view in views if view.live or (view.state in _COMES_AGAIN and _did_something(view))]
 
 
 def _did_something(view: ExecutionView) -> bool:
-    return any(
-        one.state == EffectState.SUCCEEDED.value and not one.name.endswith(UNDO)
-        for one in view.effects
-        if view.state is not ExecutionState.SUCCEEDED
-    )
+    done = EffectState.SUCCEEDED.value
+    return any(one.state == done and not one.name.endswith(UNDO) for one in view.effects)

@@ -187,6 +187,25 @@ def test_one_that_is_paused_and_cancelled_comes_back_to_take_back_what_it_did(
     assert state(world, submitted) == "cancelled"
 
 
+def test_one_that_waits_for_its_next_try_comes_back_to_take_back_what_it_did(
+    world: World, submitted: dict[str, Any]
+) -> None:
+    task = Task(world, submitted)
+
+    def body(flow: Flow) -> None:
+        flow.effect("pay", pay, "a", key="a", compensate=give_back)
+        raise ValueError("the author's")
+
+    with pytest.raises(ValueError, match="author"):
+        task.task.run(body)
+    assert ask(world, submitted, "cancel").json()["state"] == "running"
+    assert world.runs.kept[-1] == [("work", -1)]
+    with pytest.raises(AttemptCancelled):
+        task.task.run(body)
+    assert UNDONE == ["a"]
+    assert state(world, submitted) == "cancelled"
+
+
 def test_one_that_does_not_react_is_ended(world: World, submitted: dict[str, Any]) -> None:
     task = Task(world, submitted)
 
@@ -301,7 +320,12 @@ def test_a_list_asks_airflow_and_the_ledger_once(world: World, monkeypatch: pyte
     del world.runs.runs[views[4]["run_id"]]
     asked: list[Any] = []
     ledger = world.submissions._ask
-    monkeypatch.setattr(world.submissions, "_ask", lambda *what: (asked.append(what), ledger(*what))[1])
+
+    def counted(*what: Any) -> Any:
+        asked.append(what)
+        return ledger(*what)
+
+    monkeypatch.setattr(world.submissions, "_ask", counted)
     monkeypatch.setattr(world.reader, "executions", None)
     world.runs.asked = 0
     shown = {each["submission_id"]: each for each in world.client.get(URL).json()["submissions"]}
