@@ -20,6 +20,7 @@ from tests.integration.api.conftest import World
 from tests.integration.api.rough_proxy import RoughProxy, rough
 from tests.integration.api.stage import Stage, staged
 from tests.integration.api.test_events import Server
+from tests.ui.npm import MODULES, need_modules
 from tests.unit.source_tree import ROOT
 
 NODE = shutil.which("node")
@@ -128,6 +129,18 @@ def test_its_own_tests_pass_against_a_real_server(url: str) -> None:
     )
     assert done.returncode == 0, done.stdout[-20_000:]
     assert "\n# pass 0\n" not in done.stdout
+
+
+def test_its_types_allow_what_they_should_and_no_more() -> None:
+    need_modules()
+    wishes = ["--noEmit", "--strict", "--target", "es2022", "--module", "nodenext", "--lib", "es2022,dom"]
+    done = subprocess.run(
+        [MODULES / ".bin" / "tsc", *wishes, CLIENT / "test" / "types.ts"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout
 
 
 def test_it_is_small() -> None:
