@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-from fastapi import APIRouter, HTTPException
+from fastapi import APIRouter, Depends, HTTPException
 from fastapi.concurrency import run_in_threadpool
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from airflow_aiflow.api.rights import SignedIn, require
+from airflow_aiflow.api.rights import SignedIn, json_only, require
 from airflow_aiflow.api.submission_routes import ERRORS, PROBLEM
 from airflow_aiflow.durable.upload import NAME_LIMIT, REFERENCE, UploadDesk
 
@@ -59,11 +59,19 @@ class UploadRoutes:
     def router(self) -> APIRouter:
         """Give the routes, to be included into an app."""
         routes = APIRouter(prefix="/api/v1/uploads", tags=["uploads"], responses=ERRORS)
-        busy: dict[int | str, dict[str, Any]] = {
-            429: {"description": "Too many of yours were announced and not used.", **PROBLEM}
+        refused: dict[int | str, dict[str, Any]] = {
+            413: {"description": "The body is too large.", **PROBLEM},
+            415: {"description": "The body is no JSON.", **PROBLEM},
+            429: {"description": "Too many of yours were announced and not used.", **PROBLEM},
         }
         routes.add_api_route(
-            "", self.begin, methods=["POST"], status_code=201, response_model=UploadView, responses=busy
+            "",
+            self.begin,
+            methods=["POST"],
+            status_code=201,
+            response_model=UploadView,
+            responses=refused,
+            dependencies=[Depends(json_only)],
         )
         return routes
 

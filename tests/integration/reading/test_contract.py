@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 from hypothesis import HealthCheck, Phase, given, seed, settings
-from schemathesis import Case, GenerationMode, openapi
+from schemathesis import BaseSchema, Case, GenerationMode, openapi
 from schemathesis.checks import CHECKS
 from schemathesis.config import SchemathesisConfig
 from starlette.routing import Mount
@@ -75,25 +75,32 @@ def _operations() -> list[tuple[str, str]]:
     return sorted((path, method.upper()) for path, methods in app.openapi()["paths"].items() for method in methods)
 
 
-@pytest.fixture
-def api(house: House, monkeypatch: pytest.MonkeyPatch) -> Iterator[FastAPI]:
+@pytest.fixture(scope="module")
+def api(told: House) -> Iterator[FastAPI]:
     """Give the whole app, used by a user who may read and change everything but the DAG ``secret``."""
     from airflow_aiflow.api import rights
 
-    world = World(house.dsn)
+    world = World(told.dsn)
     world.user = User("ann")  # type: ignore[assignment]
-    monkeypatch.setattr(submission_routes, "may", rights.may)
-    monkeypatch.setattr(submission_routes, "readable", rights.readable)
-    yield everything(world, house)
+    with pytest.MonkeyPatch.context() as patch:
+        told.enter(patch)
+        patch.setattr(submission_routes, "may", rights.may)
+        patch.setattr(submission_routes, "readable", rights.readable)
+        yield everything(world, told)
     world.submissions.close()
     world.reader.close()
     world.events.close()
 
 
+@pytest.fixture(scope="module")
+def schema(api: FastAPI) -> BaseSchema:
+    """Read the document, once."""
+    return openapi.from_asgi("/contract.json", api, config=SchemathesisConfig(seed=SEED))
+
+
 @pytest.mark.parametrize(("path", "method"), _operations())
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
-def test_every_route_keeps_its_contract(api: FastAPI, path: str, method: str, mode: GenerationMode) -> None:
-    schema = openapi.from_asgi("/contract.json", api, config=SchemathesisConfig(seed=SEED))
+def test_every_route_keeps_its_contract(schema: BaseSchema, path: str, method: str, mode: GenerationMode) -> None:
     operation = schema[path][method]
     left_out = LEFT_OUT | ({"positive_data_acceptance"} if (path, method) in ONE_OF_SEVERAL else set())
     checks: Any = [check for check in CHECKS.get_all() if check.__name__ not in left_out]
