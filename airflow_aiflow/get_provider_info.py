@@ -201,7 +201,7 @@ def _keeping() -> dict[str, Any]:
         "callback_hosts": _option(
             "string",
             "",
-            "Comma-separated hosts to which callback_url may point (*.example.com, host:8443); empty: callbacks are off.",
+            "Comma-separated hosts to which callback_url may point (*.example.com, host:8443); empty: none.",
         ),
         "callback_secret": _option(
             "string",
