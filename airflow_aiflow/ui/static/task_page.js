@@ -129,7 +129,7 @@ function HeadLine({ answer }) {
     }),
     h(Figure, { label: "Saved by replay", value: money(replay.cost ?? "0"), note: `${plural(replay.calls, "call")} not paid again`, title: "Calls that an earlier attempt had recorded and a later one took from the record" }),
     h(Figure, { label: "Saved by reuse", value: money(reuse.cost ?? "0"), note: `${plural(reuse.calls, "call")} taken from other runs` }),
-    h(Figure, { label: "Effects done", value: count(head.effects_done), note: effects.length > head.effects_done ? `of ${count(effects.length)} begun` : "each once" }),
+    h(Figure, { label: "Effects done", value: count(head.effects_done), note: effects.length > head.effects_done ? `of ${count(effects.length)} begun` : head.effects_done > 0 ? "each once" : "it has none" }),
     h(Figure, {
       label: "In doubt",
       value: count(head.in_doubt),

@@ -111,7 +111,7 @@ export function modelOf(answer, now) {
       width: scale.at(span.to) - left,
       rows: packed(own),
       bars: own,
-      found,
+      found: found + itemsBefore(answer.maps, span.from),
       recorded: mine,
     };
     found += mine;
@@ -141,6 +141,15 @@ function spanOf(attempt, steps, now) {
   if (attempt.outcome === "running") return { from, to: Math.max(from, now) };
   const last = steps.reduce((most, one) => (one.lane === laneOf(attempt) ? Math.max(most, one.to) : most), from);
   return { from, to: last };
+}
+
+/**
+ * @param {MapBar[]} maps
+ * @param {number} moment
+ * @returns {number} items of maps that had ended by then
+ */
+function itemsBefore(maps, moment) {
+  return maps.reduce((sum, map) => sum + ((at(map.last_at) ?? Infinity) <= moment ? map.units : 0), 0);
 }
 
 /** @param {Step[]} steps */

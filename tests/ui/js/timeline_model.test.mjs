@@ -51,6 +51,8 @@ test("a map is one bar; one that ended before the last attempt was replayed", ()
   assert.deepEqual(bars([map], once), [["map:rows", "ran", 1000, 2000]]);
   assert.deepEqual(bars([map], [attempt(1, 0, 3, "killed"), attempt(2, 4, 5, "succeeded")])[0][1], "replayed");
   assert.deepEqual(bars([{ ...map, failed: 9 }], once)[0][1], "failed");
+  const { lanes } = modelOf(answer([], [attempt(1, 0, 3, "killed"), attempt(2, 4, 5, "succeeded")], { maps: [map] }), 9000);
+  assert.deepEqual(lanes.map((lane) => lane.found), [0, 9]);
 });
 
 test("above the limit steps close together are one bar, and none is lost", () => {
