@@ -68,10 +68,12 @@ def _without_tuples(schema: Any) -> None:
 
 def _operations() -> list[tuple[str, str]]:
     from airflow_aiflow.api.submission_routes import SubmissionRoutes
+    from airflow_aiflow.api.upload_routes import UploadRoutes
 
     app = FastAPI()
     include(app, lambda: pytest.fail("no route is asked here"))
     app.include_router(SubmissionRoutes(lambda: pytest.fail("no route is asked here")).router())
+    app.include_router(UploadRoutes(lambda: pytest.fail("no route is asked here")).router())
     return sorted((path, method.upper()) for path, methods in app.openapi()["paths"].items() for method in methods)
 
 
