@@ -22,6 +22,7 @@ from airflow_aiflow.llm.pydantic_ai_caller import PydanticAICaller
 from airflow_aiflow.llm.retry import LONGEST_ASKED, SPREAD
 from airflow_aiflow.local.fault import Fault
 from airflow_aiflow.local.service import ModelService
+from airflow_aiflow.runtime.pieces import Pieces
 from airflow_aiflow.storage.memory import MemoryLedger
 from airflow_aiflow.testing import DurableTask, ManualClock
 from tests.integration.llm.conftest import Connect
@@ -186,22 +187,29 @@ def test_a_streamed_answer_comes_in_pieces_and_is_recorded_whole(task: DurableTa
     assert len(seen) > 1
     assert task.run(lambda flow: flow.llm("ask", PROMPT, stream=True)) == answer
     assert len(stand_in.requests()) - before == 1
-    assert events(task, "text") == []
+    assert events(task, "llm.delta") == events(task, "llm.done") == []
 
 
 @pytest.mark.parametrize("kind", ["no_end", "truncate", "cut"])
 def test_a_stream_without_its_end_is_no_answer_and_begins_anew(
-    task: DurableTask, stand_in: ModelService, kind: Any
+    task: DurableTask, stand_in: ModelService, kind: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stand_in.set_faults(Fault(kind, first=1))
     with pytest.raises(ModelIncompleteError):
         task.run(lambda flow: flow.llm("ask", PROMPT, stream=True))
     assert events(task, "step") == []
-    broken = len(events(task, "text"))
-    answer = task.run(lambda flow: flow.llm("ask", PROMPT, stream=True))
-    again = events(task, "text")[broken:]
-    assert again[0]["at"] == 0
-    assert "".join(event["text"] for event in again) == answer
+    assert events(task, "llm.done") == []
+    seen: list[str] = []
+    put = Pieces.put
+
+    def kept(pieces: Pieces, text: str) -> None:
+        seen.append(text)
+        put(pieces, text)
+
+    monkeypatch.setattr(Pieces, "put", kept)
+    assert task.run(lambda flow: flow.llm("ask", PROMPT, stream=True)) == "".join(seen)
+    assert events(task, "llm.delta") == []  # those of the broken one went, too
+    assert len(events(task, "llm.done")) == 1
 
 
 def test_it_is_recorded_which_connection_answered(
