@@ -40,11 +40,11 @@ class ItemSpool:
     """
 
     def __init__(self, folder: str | None = None) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="aiflow-items-", dir=folder)
-        path = Path(self._folder.name, "items.sqlite")
-        self._base = sqlite3.connect(path, isolation_level=None)
-        # It is nobody's but this attempt's: a crash loses the file, and the next attempt reads its items anew.
-        self._base.executescript(f"pragma journal_mode=off; pragma synchronous=off; {_TABLES} begin;")
+        with tempfile.TemporaryDirectory(prefix="aiflow-items-", dir=folder) as place:
+            self._base = sqlite3.connect(Path(place, "items.sqlite"), isolation_level=None)
+            # It is nobody's but this attempt's, and has no name from here on: a process that is killed leaves nothing
+            # behind, and the next attempt reads its items anew.
+            self._base.executescript(f"pragma journal_mode=off; pragma synchronous=off; {_TABLES} begin;")
         self.total = 0
         #: Items that can't be asked about.
         self.failed = 0
@@ -58,7 +58,6 @@ class ItemSpool:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._base.close()
-        self._folder.cleanup()
 
     def add(self, key: str | None, prompt: str) -> ItemInputError | None:
         """

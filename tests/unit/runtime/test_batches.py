@@ -25,6 +25,7 @@ from airflow_aiflow.exceptions import (
 from airflow_aiflow.runtime import result_files
 from airflow_aiflow.runtime.batches import Batch, key_reader, run_batch
 from airflow_aiflow.runtime.flow import Flow
+from airflow_aiflow.runtime.item_spool import Ask, ItemSpool
 from airflow_aiflow.runtime.map_files import items_of
 from airflow_aiflow.runtime.map_rules import MapRules
 from airflow_aiflow.runtime.prompt_template import PromptTemplate
@@ -390,6 +391,15 @@ def test_a_cut_file_ends_the_batch_with_its_line_or_is_a_failed_item(tmp_path: P
     assert asked(task) == []
     assert task.run(lambda flow: body(flow, on_item_error=0.5))["failed"] == 1
     assert "line 2" in rows_of(tmp_path)[1]["error"]["message"]
+
+
+def test_the_items_between_leave_nothing_behind_however_the_process_ends(tmp_path: Path) -> None:
+    with ItemSpool(str(tmp_path)) as spool:
+        for number in range(30_000):
+            assert spool.add(str(number), f"prompt {number} " + "x" * 500) is None
+        assert list(tmp_path.iterdir()) == [], "on disk, and without a name"
+        assert [ask.key for ask in spool.asks() if isinstance(ask, Ask)] == [str(n) for n in range(30_000)]
+        assert spool.add("7", "another") is not None
 
 
 def test_a_large_item(tmp_path: Path) -> None:
