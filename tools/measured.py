@@ -99,6 +99,16 @@ def _counted(results: Mapping[str, Any]) -> list[tuple[str, str, str]]:
                 _count,
                 "under 50, with ten million done",
             ),
+            (
+                "submit_ratio",
+                "a submit until its DAG run exists over one commit and one run by Airflow's own API",
+                _ratio,
+                "at most 1.3",
+            ),
+            ("event_ms", "from an event's commit to the eyes of who follows it, in milliseconds", _count, "under 100"),
+            ("event_without_notify_ms", "the same where the database can't tell", _count, "under 1,000"),
+            ("streams_memory_mib", "memory of an API server's worker for 2,000 streams", _mib, "under 200 MiB"),
+            ("streams_connections", "its connections to the ledger meanwhile", _whole, "the same for any number"),
         )
         if name in results
     ]
