@@ -141,7 +141,20 @@ class PostgresOverview:
         """
         params = {"dag_ids": list(dag_ids), "limit": limit, "fail": FAIL}
         return [
-            SaidView(row[0], utc(row[1]), *row[2:11], execution=ExecutionId(*row[11:15]))
+            SaidView(
+                number=row[0],
+                at=utc(row[1]),
+                by=row[2],
+                said=row[3],
+                what=row[4],
+                name=row[5],
+                key=row[6],
+                namespace=row[7],
+                state=row[8],
+                subject=row[9],
+                note=row[10],
+                execution=ExecutionId(*row[11:15]),
+            )
             for row in self._ask(statement("said"), params)
         ]
 
