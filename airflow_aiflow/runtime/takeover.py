@@ -66,14 +66,9 @@ def take_over(
                 continue
         anew, why = _start(sign, attempt, standing)
         try:
-            taken = ledger.take_over(
-                attempt,
-                sign=sign,
-                seen=standing.fence if standing else None,
-                new_generation=anew,
-                ttl=ttl,
-                dead=standing is not None and process.is_dead(standing.owner) is True,
-            )
+            seen = standing.fence if standing else None
+            dead = standing is not None and process.is_dead(standing.owner) is True
+            taken = ledger.take_over(attempt, sign=sign, seen=seen, new_generation=anew, ttl=ttl, dead=dead)
         except LedgerUnavailableError:
             # It may have been carried out: then we find ourselves as the owner, and take over once more.
             answer_lost = True

@@ -214,7 +214,8 @@ def test_a_run_leads_to_its_tasks_and_a_dag_to_its_runs(person: Enter, review: T
 
 @pytest.mark.ui_all
 def test_a_broken_connection_shows_and_heals(person: Enter, doubt: Told) -> None:
-    page = person().go(doubt.task_tab("charge_card"))
+    admin = person()
+    page = admin.go(doubt.task_tab("charge_card"))
     expect(page.locator(".aif-figures")).to_be_visible()
     asked = re.compile(r"/aiflow/api/v1/timeline")
 
@@ -226,6 +227,9 @@ def test_a_broken_connection_shows_and_heals(person: Enter, doubt: Told) -> None
     expect(page.locator("[data-bar].aif-bar-in_doubt")).to_have_count(1)
     page.unroute(asked)
     expect(page.locator(".aif-stale")).to_have_count(0)
+    # The browser itself writes of the answers that were put in.
+    assert all("status of 503" in problem for problem in admin.problems)
+    admin.problems.clear()
 
 
 @pytest.mark.ui_all
