@@ -12,6 +12,7 @@ from airflow_aiflow.durable.budget import read_budget
 from airflow_aiflow.durable.item_shard import read_shard
 from airflow_aiflow.exceptions import FlowOptionError
 from airflow_aiflow.hooks.attempt import check_on_clear
+from airflow_aiflow.links import AiflowTimelineLink
 from airflow_aiflow.llm.call import DEFAULT_TIMEOUT
 from airflow_aiflow.runtime.map_rules import MAX_ITEM_ATTEMPTS, MapRules
 from airflow_aiflow.runtime.prompt_template import PromptTemplate
@@ -110,6 +111,7 @@ class BatchInferenceOperator(BaseOperator):
     template_ext: Sequence[str] = (".sql",)
     template_fields_renderers = {"items_sql": "sql"}  # noqa: RUF012
     ui_color = "#e6f2ef"
+    operator_extra_links = (AiflowTimelineLink(),)
     _work: Work | None = None
 
     def __init__(

@@ -13,7 +13,12 @@ from airflow_aiflow.decorators.effect import EffectDecoratedOperator
 from airflow_aiflow.get_provider_info import get_provider_info
 from airflow_aiflow.hooks.asking import INBOX_LINK
 from airflow_aiflow.links import INBOX, AiflowTimelineLink, timeline_path, with_timeline
-from airflow_aiflow.operators import DurableLLMOperator, EffectOperator
+from airflow_aiflow.operators import (
+    BatchInferenceOperator,
+    DurableAgentOperator,
+    DurableLLMOperator,
+    EffectOperator,
+)
 from airflow_aiflow.operators.once import once
 from airflow_aiflow.ui.pages import react_apps
 
@@ -45,7 +50,15 @@ class Computed(Linked):
 
 
 @pytest.mark.parametrize(
-    "operator", [DurableDecoratedOperator, EffectDecoratedOperator, EffectOperator, DurableLLMOperator]
+    "operator",
+    [
+        BatchInferenceOperator,
+        DurableAgentOperator,
+        DurableDecoratedOperator,
+        DurableLLMOperator,
+        EffectDecoratedOperator,
+        EffectOperator,
+    ],
 )
 def test_every_operator_of_ours_has_the_link(operator: Any) -> None:
     assert [link.name for link in operator.operator_extra_links].count("AI Flow") == 1
