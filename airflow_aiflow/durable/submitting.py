@@ -110,9 +110,7 @@ class SubmissionService(Moves):
         self._pace = pace
         self._callbacks = callbacks
 
-    def submit(
-        self, request: SubmissionRequest, ready: Callable[[], None] = lambda: None
-    ) -> tuple[Submission, bool]:
+    def submit(self, request: SubmissionRequest, ready: Callable[[], None] = lambda: None) -> tuple[Submission, bool]:
         """
         Write the outbox row; the run is made by ``make``, after the client has its answer.
 

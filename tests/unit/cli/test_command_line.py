@@ -16,7 +16,7 @@ from airflow_aiflow.cli.__main__ import build_parser, main
 from airflow_aiflow.cli.output import table
 from airflow_aiflow.exceptions import StackError
 
-NAMES = sorted(module.name for module in pkgutil.iter_modules(commands.__path__))
+NAMES = sorted(module.name.replace("_", "-") for module in pkgutil.iter_modules(commands.__path__))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -145,7 +145,12 @@ def test_a_form_that_is_shown_is_waited_in(
     form = world.form()
     assert signal.kwargs == {"choices": {text: [list(word) for word in words] for text, words in form.options.items()}}
     assert airflow.asked == [
-        {"subject": "Did it?", "body": f"Look first.\n\n{INBOX_LINK}", "options": list(form.options), "assigned_users": ("ada",)}
+        {
+            "subject": "Did it?",
+            "body": f"Look first.\n\n{INBOX_LINK}",
+            "options": list(form.options),
+            "assigned_users": ("ada",),
+        }
     ]
 
 

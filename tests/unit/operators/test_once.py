@@ -48,9 +48,8 @@ def test_it_survives_the_dag_processor() -> None:
     written = DagSerialization.from_dict(data)
     assert written.get_task("trigger").retries == 4
     assert written.get_task("mail").is_mapped
-    assert [link.name for link in trigger.operator_extra_links] == [
-        link.name for link in TriggerDagRunOperator.operator_extra_links
-    ]
+    own = [link.name for link in TriggerDagRunOperator.operator_extra_links]
+    assert [link.name for link in trigger.operator_extra_links] == [*own, "AI Flow"]
     copied: Any = copy.deepcopy(trigger)
     assert copied.once_options is trigger.once_options  # type: ignore[attr-defined]
 
