@@ -42,6 +42,7 @@ def service() -> SubmissionService:
     from airflow_aiflow import config
     from airflow_aiflow.api.airflow_runs import AirflowRuns
     from airflow_aiflow.hooks.aiflow import AiflowHook
+    from airflow_aiflow.storage.postgres_progress import PostgresProgress
 
     hook = AiflowHook()
     return SubmissionService(
@@ -52,4 +53,5 @@ def service() -> SubmissionService:
         pace=config.submit_pace(),
         cancel_grace=config.cancel_grace(),
         callbacks=config.callback_rules(),
+        progress=PostgresProgress(hook.readers(), hook.cipher()),
     )

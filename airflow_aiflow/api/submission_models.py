@@ -9,6 +9,7 @@ from uuid import UUID
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
+from airflow_aiflow.durable.progress import RunProgress
 from airflow_aiflow.durable.submission import KEY_LIMIT, Submission, SubmissionState
 from airflow_aiflow.durable.submitting import Standing
 
@@ -48,6 +49,16 @@ class SubmissionLinks(BaseModel):
     run: str
 
 
+class ProgressView(BaseModel):
+    """How far the tasks at work are."""
+
+    done: int | None = Field(description="Units of work, summed over the tasks at work; null: none said anything.")
+    total: int | None = Field(description="All of them; null: a task does not know.")
+    steps: list[str] = Field(description="Names of the steps in hand.")
+    message: str | None
+    eta_seconds: float | None = Field(description="At the pace so far; null: too early to say, or unknown.")
+
+
 class SubmissionView(BaseModel):
     """A submission as it stands."""
 
@@ -67,6 +78,7 @@ class SubmissionView(BaseModel):
     steps: int | None = Field(description="Recorded steps of its current generations, or null likewise.")
     calls: int | None = Field(description="Model calls among them.")
     cost: Decimal | None = Field(description="Of those calls whose price is known, in US dollars.")
+    progress: ProgressView | None = Field(default=None, description="Null, as in a list: no durable task is at work.")
     error: str | None = Field(default=None, description="Why no run could be made.")
     links: SubmissionLinks
 
@@ -104,9 +116,17 @@ def view_of(standing: Standing, base: str) -> SubmissionView:
         steps=standing.steps,
         calls=standing.calls,
         cost=standing.cost,
+        progress=_progress(standing.progress),
         error=one.refused,
         links=SubmissionLinks(self=own, result=f"{own}/result", events=f"{own}/events", run=_run_page(one)),
     )
+
+
+def _progress(told: RunProgress | None) -> ProgressView | None:
+    if told is None:
+        return None
+    eta = None if told.eta_seconds is None else round(told.eta_seconds, 1)
+    return ProgressView(done=told.done, total=told.total, steps=list(told.steps), message=told.message, eta_seconds=eta)
 
 
 def _run_page(one: Submission) -> str:

@@ -297,7 +297,9 @@ def _wanted(body: SubmissionBody, user: str, key: str) -> SubmissionRequest:
 
 def _answer(request: Request, standing: Standing, status: int, after: BackgroundTasks | None = None) -> JSONResponse:
     view = view_of(standing, _base(request)).model_dump(mode="json")
-    text = json.dumps(view, sort_keys=True)
+    # Time alone changes an estimate: who waits for a change is not told of that.
+    steady = view | {"progress": view["progress"] and view["progress"] | {"eta_seconds": None}}
+    text = json.dumps(steady, sort_keys=True)
     headers = {
         "ETag": f'"{hashlib.sha256(text.encode()).hexdigest()[:32]}"',
         "Cache-Control": "no-cache, private",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
+from airflow_aiflow.durable.progress import RunProgress
 from airflow_aiflow.durable.run_view import ExecutionView, RunSummary
 from airflow_aiflow.durable.submission import Submission
 
@@ -64,6 +65,13 @@ class Runs(Protocol):
 
     def result(self, submission: Submission) -> Any:
         """Give what the result's task returned."""
+
+
+class ProgressReader(Protocol):
+    """Tell how far runs are."""
+
+    def of_run(self, dag_id: str, run_id: str) -> RunProgress | None:
+        """Look at a run; ``None``: no durable task of it is at work."""
 
 
 class RunReader(Protocol):

@@ -19,7 +19,8 @@ from airflow_aiflow.durable.failpoint import failpoint
 from airflow_aiflow.durable.hold import HELD
 from airflow_aiflow.durable.moving import CANCEL_GRACE, IllegalMoveError, Moves, seen
 from airflow_aiflow.durable.pace import Pace
-from airflow_aiflow.durable.run_view import RunSummary, summary
+from airflow_aiflow.durable.progress import RunProgress
+from airflow_aiflow.durable.run_view import ExecutionView, RunSummary, summary
 from airflow_aiflow.durable.submission import (
     Filter,
     Submission,
@@ -28,7 +29,7 @@ from airflow_aiflow.durable.submission import (
     SubmissionState,
     may_move,
 )
-from airflow_aiflow.durable.submission_ports import RunReader, Runs
+from airflow_aiflow.durable.submission_ports import ProgressReader, RunReader, Runs
 from airflow_aiflow.exceptions import AirflowUnavailableError, LedgerUnavailableError, SubmissionRefusedError
 
 log = logging.getLogger(__name__)
@@ -69,6 +70,7 @@ class Standing:
     :param attempts: that its tasks took so far, the first ones included; ``None``: not counted, as in a list.
     :param steps: recorded so far, or ``None`` likewise; so are calls and cost.
     :param waits_for: numbers of what waits for a person.
+    :param progress: of its tasks at work; ``None``: there are none, or it was not asked for, as in a list.
     """
 
     submission: Submission
@@ -78,6 +80,7 @@ class Standing:
     calls: int | None = None
     cost: Decimal | None = None
     waits_for: tuple[int, ...] = ()
+    progress: RunProgress | None = None
 
 
 class SubmissionService(Moves):
@@ -91,6 +94,7 @@ class SubmissionService(Moves):
     :param pace: of one user's new submissions; ``None``: any.
     :param cancel_grace: seconds that attempts get to end between steps.
     :param callbacks: to whom ends may be told; ``None``: to nobody.
+    :param progress: of runs; ``None``: nobody asks for it here.
     """
 
     def __init__(
@@ -103,12 +107,14 @@ class SubmissionService(Moves):
         pace: Pace | None = None,
         cancel_grace: float = CANCEL_GRACE,
         callbacks: CallbackRules | None = None,
+        progress: ProgressReader | None = None,
     ) -> None:
         super().__init__(submissions, runs, cancel_grace=cancel_grace)
         self._reader = reader
         self._window_days = window_days
         self._pace = pace
         self._callbacks = callbacks
+        self._progress = progress
 
     def submit(self, request: SubmissionRequest, ready: Callable[[], None] = lambda: None) -> tuple[Submission, bool]:
         """
@@ -236,7 +242,13 @@ class SubmissionService(Moves):
             calls=sum(view.calls for view in views),
             cost=sum((view.cost for view in views), Decimal(0)),
             waits_for=tuple(question.number for view in views for question in view.questions),
+            progress=self._progress_of(now, views),
         )
+
+    def _progress_of(self, submission: Submission, views: Sequence[ExecutionView]) -> RunProgress | None:
+        if self._progress is None or submission.state.finished or not any(view.live for view in views):
+            return None
+        return self._progress.of_run(submission.pipeline, submission.run_id)
 
     def page(self, wanted: Filter) -> list[Standing]:
         """

@@ -26,10 +26,13 @@ from airflow_aiflow.durable.submitting import SubmissionService
 from airflow_aiflow.durable.upload import UploadDesk
 from airflow_aiflow.exceptions import SubmissionRefusedError
 from airflow_aiflow.local.postgres import PostgresServer
+from airflow_aiflow.storage.connections import Connections
 from airflow_aiflow.storage.migrate import upgrade
+from airflow_aiflow.storage.payload_cipher import PayloadCipher
 from airflow_aiflow.storage.postgres_cursors import PostgresCursors
 from airflow_aiflow.storage.postgres_events import PostgresEvents
 from airflow_aiflow.storage.postgres_listen import EventListener
+from airflow_aiflow.storage.postgres_progress import PostgresProgress
 from airflow_aiflow.storage.postgres_runs import PostgresRuns
 from airflow_aiflow.storage.postgres_submissions import PostgresSubmissions
 
@@ -121,7 +124,8 @@ class World:
     def __init__(self, dsn: str) -> None:
         self.runs = FakeRuns()
         self.submissions, self.reader = PostgresSubmissions.connect(dsn), PostgresRuns.connect(dsn)
-        self.service = SubmissionService(self.submissions, self.reader, self.runs, window_days=30)
+        progress = PostgresProgress(Connections(dsn, 1), PayloadCipher())
+        self.service = SubmissionService(self.submissions, self.reader, self.runs, window_days=30, progress=progress)
         self.user = User("ann")
         self.desk: UploadDesk | None = None
         self.waits: list[float] = []

@@ -8,6 +8,10 @@ from typing import Any
 import pytest
 
 from airflow_aiflow.api import submission_routes
+from airflow_aiflow.runtime.attempt_run import open_flow
+from airflow_aiflow.runtime.clock import SystemClock
+from airflow_aiflow.storage.postgres import PostgresLedger
+from airflow_aiflow.testing import DurableTask
 from tests.integration.api.conftest import URL, User, World
 
 
@@ -237,3 +241,22 @@ def test_a_list_says_nothing_where_it_has_not_counted(world: World) -> None:
     assert (shown["state"], shown["attempts"], shown["cost"]) == ("succeeded", 0, "0")
     [listed] = world.client.get(URL).json()["submissions"]
     assert (listed["state"], listed["attempts"], listed["cost"]) == ("succeeded", None, None)
+
+
+def test_the_progress_of_what_is_at_work_is_told(world: World) -> None:
+    view = world.submit().json()
+    ledger = PostgresLedger.connect(world.dsn)
+    task = DurableTask(ledger=ledger, clock=SystemClock(), dag_id="answer", run_id=view["run_id"])
+    try:
+        with open_flow(task.attempt(), task.services) as flow:
+            flow.progress(3, 12, "page 3")
+            flow.step("page", lambda: "text")  # its commit brings the event along
+            shown = world.client.get(view["links"]["self"])
+            tag = world.client.get(view["links"]["self"]).headers["ETag"]
+        assert shown.json()["progress"] == {
+            "done": 3, "total": 12, "steps": [], "message": "page 3", "eta_seconds": None,
+        }  # fmt: skip
+        assert tag == shown.headers["ETag"]
+    finally:
+        ledger.close()
+    assert world.client.get(view["links"]["self"]).json()["progress"] is None
