@@ -15,7 +15,7 @@ ARGS ?=
 N ?= $(or $(patsubst N=%,%,$(filter N=%,$(ARGS))),100)
 
 # How the whole suite runs: most of the time of a test with a stack is waiting. Without it: make test ARGS=tests
-WHOLE := --numprocesses=2 --dist=loadgroup --no-loadscope-reorder --durations=25
+WHOLE := --numprocesses=2 --dist=loadscope --no-loadscope-reorder --durations=25
 
 # Tried in this order; the first that is 3.11 to 3.13 is taken.
 PYTHON ?= $(BIN)/python python3.11 python3.12 python3.13 python3

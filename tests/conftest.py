@@ -7,6 +7,7 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,17 +33,31 @@ _STACKS = (
 )
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """
-    Where tests run in several processes, keep all that start a stack in one of them, which begins with them.
+def _group(nodeid: str) -> str:
+    """Say which tests go to one process: those that start a stack, and those of a file."""
+    file = nodeid.partition("::")[0]
+    inside = Path(file).relative_to("tests")
+    return "stacks" if any(inside.is_relative_to(one) for one in _STACKS) else file
 
-    The others go by file, so that what a file's tests share is made once, and still the fast ones first.
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """
-    if not hasattr(config, "workerinput"):
-        return
-    here = Path(__file__).parent
-    for item in items:
-        file = item.path.relative_to(here)
-        stack = any(file.is_relative_to(one) for one in _STACKS)
-        item.add_marker(pytest.mark.xdist_group("stacks" if stack else file.as_posix()))
-    items.sort(key=lambda item: next(mark.args[0] for mark in item.iter_markers("xdist_group")) != "stacks")
+    Where tests run in several processes, keep all that start a stack in one of them.
+
+    The others go by file, so that what a file's tests share is made once. (xdist's own groups are marks that it writes
+    into names, which pytest 9 does not let it.)
+    """
+    from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
+
+    class ByStack(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            return _group(nodeid)
+
+    return ByStack(config, log)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Let the process of the stacks begin at once; the other one keeps the order, the fast ones first."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: _group(item.nodeid) != "stacks")
