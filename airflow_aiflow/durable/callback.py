@@ -34,6 +34,14 @@ _HOST = re.compile(r"(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z](?:[a-z0-9-
 #: Addresses of IPv6 that stand for one of IPv4, which is then what is reached.
 _NAT64 = (ipaddress.IPv6Network("64:ff9b::/96"), ipaddress.IPv6Network("64:ff9b:1::/48"))
 
+#: What ``is_global`` of some Python releases lets through: protocol assignments (a cloud's metadata among them), 6to4
+#: relays, site-local addresses.
+_INSIDE = (
+    ipaddress.IPv4Network("192.0.0.0/24"),
+    ipaddress.IPv4Network("192.88.99.0/24"),
+    ipaddress.IPv6Network("fec0::/10"),
+)
+
 
 @dataclass(frozen=True, slots=True)
 class CallbackTarget:
@@ -116,6 +124,8 @@ def is_public(address: str) -> bool:
             found = found.ipv4_mapped
         elif found.sixtofour or found.teredo or any(found in net for net in _NAT64):
             return False
+    if any(found in net for net in _INSIDE if net.version == found.version):
+        return False
     return found.is_global and not found.is_multicast and not found.is_reserved
 
 

@@ -88,6 +88,11 @@ def test_anything_else_may_not(url: str) -> None:
         ("64:ff9b:1::a00:1", False),
         ("2002:7f00:1::", False),
         ("2001:0:7f00:1::", False),
+        ("192.0.0.9", False),
+        ("192.0.0.192", False),
+        ("192.88.99.1", False),
+        ("::ffff:192.88.99.1", False),
+        ("fec0::1", False),
         ("somewhere", False),
     ],
 )
