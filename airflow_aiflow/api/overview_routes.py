@@ -143,13 +143,10 @@ class OverviewRoutes:
         """List the items of a run that have no result."""
         check(user, "GET", dag_id, missing="there is no such run, or it is not yours to see")
         reading = self._reading()
-        found = [
-            (execution, item)
-            for execution, _, _, item in reading.items.failed_of_run(dag_id, run_id)
-            if task_id in (None, execution.task_id)
-            and map_index in (None, execution.map_index)
-            and map in (None, item.name)
-        ]
+        rows = reading.items.failed_of_run(
+            dag_id, run_id, task_id=task_id, map_index=map_index, name=map, limit=limit + 1
+        )
+        found = [(execution, item) for execution, _, _, item in rows]
         items = [
             DeadLetter(
                 execution=name_of(execution),

@@ -118,9 +118,22 @@ class ItemLedger(Protocol):
         :return: how many there were.
         """
 
-    def failed_of_run(self, dag_id: str, run_id: str) -> list[tuple[ExecutionId, int, int, FailedItem]]:
+    def failed_of_run(
+        self,
+        dag_id: str,
+        run_id: str,
+        *,
+        task_id: str | None = None,
+        map_index: int | None = None,
+        name: str | None = None,
+        limit: int | None = None,
+    ) -> list[tuple[ExecutionId, int, int, FailedItem]]:
         """
         List the items of a run that have no result, in the order of tasks and lists.
 
+        :param task_id: of this task alone.
+        :param map_index: of this map index alone.
+        :param name: of the map of this name alone.
+        :param limit: at most so many; ``None``: all of them.
         :return: (execution, its number, generation, item) each, of current generations.
         """

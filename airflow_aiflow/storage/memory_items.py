@@ -62,20 +62,32 @@ class MemoryItems:
             held.update({key: replace(item, state="retry", failures=0, kills=0) for key, item in dead.items()})
             return len(dead)
 
-    def failed_of_run(self, dag_id: str, run_id: str) -> list[tuple[ExecutionId, int, int, FailedItem]]:
+    def failed_of_run(
+        self,
+        dag_id: str,
+        run_id: str,
+        *,
+        task_id: str | None = None,
+        map_index: int | None = None,
+        name: str | None = None,
+        limit: int | None = None,
+    ) -> list[tuple[ExecutionId, int, int, FailedItem]]:
         """List the items of a run that have no result."""
         with self._statement() as tables:
             rows = [
                 row for row in tables.by_pk.values() if (row.execution.dag_id, row.execution.run_id) == (dag_id, run_id)
             ]
             rows.sort(key=lambda row: (row.execution.task_id, row.execution.map_index))
-            return [
+            found = [
                 (row.execution, row.pk, row.generation, item)
                 for row in rows
+                if task_id in (None, row.execution.task_id) and map_index in (None, row.execution.map_index)
                 for item in sorted(
                     _without_result(tables, row.pk, row.generation), key=lambda item: (item.name, item.number)
                 )
+                if name in (None, item.name)
             ]
+            return found[:limit]
 
 
 def _without_result(tables: Tables, execution_pk: int, generation: int) -> list[FailedItem]:

@@ -81,9 +81,19 @@ class PostgresItems:
         params = {"execution_id": execution_pk, "generation": generation}
         return len(self._ask(statement("retry_items"), params))
 
-    def failed_of_run(self, dag_id: str, run_id: str) -> list[tuple[ExecutionId, int, int, FailedItem]]:
+    def failed_of_run(
+        self,
+        dag_id: str,
+        run_id: str,
+        *,
+        task_id: str | None = None,
+        map_index: int | None = None,
+        name: str | None = None,
+        limit: int | None = None,
+    ) -> list[tuple[ExecutionId, int, int, FailedItem]]:
         """List the items of a run that have no result."""
-        rows = self._ask(statement("failed_of_run"), {"dag_id": dag_id, "run_id": run_id})
+        where = {"dag_id": dag_id, "run_id": run_id, "task_id": task_id, "map_index": map_index, "name": name}
+        rows = self._ask(statement("failed_of_run"), where | {"limit": limit})
         return [(ExecutionId(*row[:4]), row[4], row[5], item_of(row[6:])) for row in rows]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -183,3 +184,38 @@ def test_an_item_that_has_a_result_by_now_is_no_trouble_any_more(ledger: Ledger)
     ledger.record(taken.lease, 1, Batch((step,)))
     assert [item.number for item in ledger.items.troubled(taken.lease, 1)[1]] == [1]
     assert [found[3].number for found in ledger.items.failed_of_run(execution.dag_id, execution.run_id)] == [1]
+
+
+def test_failed_items_are_asked_for_by_task_map_index_and_name_and_no_more_than_wanted(ledger: Ledger) -> None:
+    first = a_task()
+    tasks = [replace(first, task_id=task, map_index=index) for task in ("a", "b") for index in (-1, 3)]
+    for one in tasks:
+        taken = take(ledger, an_attempt(one))
+        items = [
+            an_item(n, name=name, step_key=bytes([n, place]) * 16)
+            for place, name in enumerate(("read", "check"))
+            for n in (0, 1)
+        ]
+        ledger.items.fail_items(taken.lease, 1, items)
+
+    def found(**wanted: Any) -> list[tuple[str, int, str, int]]:
+        rows = ledger.items.failed_of_run(first.dag_id, first.run_id, **wanted)
+        return [(of_it.task_id, of_it.map_index, item.name, item.number) for of_it, _, _, item in rows]
+
+    whole = found()
+    assert len(whole) == 16
+    choices: list[dict[str, Any]] = [
+        {},
+        {"task_id": "b"},
+        {"map_index": -1},
+        {"map_index": 0},
+        {"name": "read"},
+        {"task_id": "a", "map_index": 3, "name": "check"},
+        {"task_id": "none"},
+    ]
+    for wanted in choices:
+        place = {"task_id": 0, "map_index": 1, "name": 2}
+        those = [one for one in whole if all(one[place[key]] == value for key, value in wanted.items())]
+        assert found(**wanted) == those
+        for limit in (0, 1, 3, 100):
+            assert found(**wanted, limit=limit) == those[:limit]

@@ -8,8 +8,12 @@ where
     hashtextextended(x.dag_id, 0) = hashtextextended(%(dag_id)s, 0)
     and hashtextextended(x.run_id, 0) = hashtextextended(%(run_id)s, 0)
     and x.dag_id = %(dag_id)s and x.run_id = %(run_id)s
+    and (%(task_id)s::text is null or x.task_id = %(task_id)s::text)
+    and (%(map_index)s::integer is null or x.map_index = %(map_index)s::integer)
+    and (%(name)s::text is null or i.name = %(name)s::text)
     and not exists (
         select from aiflow.step s
         where s.execution_id = i.execution_id and s.generation = i.generation and s.step_key = i.step_key
     )
 order by x.task_id, x.map_index, i.name, i.number
+limit %(limit)s
