@@ -39,6 +39,9 @@ from airflow_aiflow.durable.stall import StallKind
 #: Failed items of one answer.
 MOST_FAILED = 500
 
+#: Effects of one key that are given, and looked through for those that a user may read.
+MOST_FOUND, MOST_ALIKE = 50, 1_000
+
 #: What Airflow finds by itself once a task's heartbeats stop.
 SEEN_BY_AIRFLOW = frozenset({StallKind.DEAD_WORKER, StallKind.RESTARTING})
 
@@ -202,8 +205,10 @@ class OverviewRoutes:
         dags, word = sight.dags(), q.strip()
         found = [
             Hit("effect", f"{one.effect.name} {one.effect.key}", one.execution, one.number)
-            for one in (reading.inbox.effects(key=word, limit=50) if word else ())
-        ]
+            for one in (reading.inbox.effects(key=word, limit=MOST_ALIKE) if word else ())
+            # Before they are cut: another DAG's effects of this key must not stand in the way.
+            if sight.reads(one.execution.dag_id)
+        ][:MOST_FOUND]
         if word:
             found += reading.overview.runs_called(word, dags)
         if (beginning := _hash(word)) is not None:

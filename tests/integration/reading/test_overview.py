@@ -128,3 +128,12 @@ def test_a_clear_is_told_beforehand_and_wished(house: House) -> None:
     assert house.sql("select on_clear::text, cleared from aiflow.wish") == [("fresh", False)]
     assert house.post("/clear:wish_settled", **place, cleared=False).json() == {"executions": 1}
     assert house.sql("select on_clear::text from aiflow.wish") == []
+
+
+def test_another_dags_effects_of_a_key_do_not_stand_in_the_way(fresh: House) -> None:
+    for number in range(51):
+        fresh.doubt("invoice/7", dag_id="secret", run_id=f"r{number}", name=f"pay{number}")
+    own = fresh.doubt("invoice/7")
+    assert own > 51
+    [hit] = fresh.get("/search", q="invoice/7").json()["items"]
+    assert (hit["what"], hit["label"], hit["execution"]["dag_id"]) == ("effect", "pay invoice/7", "billing")
