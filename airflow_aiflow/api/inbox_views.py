@@ -90,7 +90,8 @@ def is_assigned(user: BaseUser, question: Question | None) -> bool:
     """
     if question is None or not question.assigned_users:
         return True
-    return bool({str(user.get_id()), str(user.get_name())} & set(question.assigned_users))
+    # By the id alone, as Airflow's own form does: a name may be another one's id, and a user's own choice.
+    return str(user.get_id()) in question.assigned_users
 
 
 def entry_model(entry: InboxEntry, sight: Sight, user: BaseUser, cipher: PayloadCipher) -> InboxEntryModel:

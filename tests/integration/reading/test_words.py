@@ -195,3 +195,15 @@ def test_what_was_done_is_released_or_taken_back_by_hand(fresh: House) -> None:
     again = fresh.post(f"/effects/{last}:release", reason="me too")
     assert again.status_code == 409
     assert "released by bob" in again.json()["detail"]
+
+
+def test_a_name_that_is_anothers_id_does_not_answer(fresh: House) -> None:
+    class Called(User):
+        def get_name(self) -> str:
+            return "bob"
+
+    number = fresh.question("Send the reminders?", assigned=("bob",))
+    fresh.user = Called("ann")
+    assert fresh.get("/inbox").json()["items"][0]["may_answer"] is False
+    assert fresh.post(f"/inbox/{number}:answer", option="Approve").status_code == 403
+    assert fresh.get("/inbox").json()["items"][0]["number"] == number
