@@ -124,7 +124,6 @@ class InboxRoutes:
         if found is None or not sight.reads(found.execution.dag_id):
             raise HTTPException(404, NOTHING)
         entry = find_entry(reading.inbox, number)
-        question = None if entry is None else entry.question
         # A key may be another DAG's, too: its calls are shown to who may see that one.
         calls = [each for each in reading.inbox.intents(number) if sight.reads(each.execution.dag_id)]
         return effect_model(
@@ -133,7 +132,7 @@ class InboxRoutes:
             entry,
             cipher=reading.cipher,
             results=sight.results(found.execution.dag_id),
-            answerable=may_answer(sight, user, found.execution, question),
+            answerable=sight.changes(found.execution.dag_id) if entry is None else may_answer(sight, user, entry),
         )
 
 

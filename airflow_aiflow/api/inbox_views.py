@@ -69,16 +69,27 @@ def where(entry: InboxEntry) -> ExecutionId:
     return entry.effect.execution
 
 
-def may_answer(sight: Sight, user: BaseUser, execution: ExecutionId, question: Question | None) -> bool:
+def concerned(entry: InboxEntry) -> tuple[ExecutionId, ...]:
+    """
+    Say for whom a word may be given: the task that waits, and the one whose call it is; a key may be shared by DAGs.
+
+    :param entry: what waits.
+    """
+    waits = where(entry)
+    if entry.effect is None or entry.effect.execution == waits:
+        return (waits,)
+    return waits, entry.effect.execution
+
+
+def may_answer(sight: Sight, user: BaseUser, entry: InboxEntry) -> bool:
     """
     Say whether a user's word counts.
 
-    :param sight: what the user may do.
+    :param sight: what the user may do: change one of the DAGs that are concerned.
     :param user: who.
-    :param execution: of the DAG that has to be changeable.
-    :param question: whose assigned users count; ``None``: nobody is assigned.
+    :param entry: what waits; where it assigns users, these alone are asked.
     """
-    return sight.changes(execution.dag_id) and is_assigned(user, question)
+    return any(sight.changes(each.dag_id) for each in concerned(entry)) and is_assigned(user, entry.question)
 
 
 def is_assigned(user: BaseUser, question: Question | None) -> bool:
@@ -123,7 +134,7 @@ def entry_model(entry: InboxEntry, sight: Sight, user: BaseUser, cipher: Payload
         host=None if effect is None else effect.owner.hostname,
         link=_link(request),
         question=None if question is None else question_model(question),
-        may_answer=may_answer(sight, user, where(entry), question),
+        may_answer=may_answer(sight, user, entry),
     )
 
 

@@ -25,11 +25,11 @@ from airflow_aiflow.api.inbox_models import (
     WordsModel,
 )
 from airflow_aiflow.api.inbox_routes import NOTHING, Number
-from airflow_aiflow.api.inbox_views import is_assigned
+from airflow_aiflow.api.inbox_views import concerned, is_assigned
 from airflow_aiflow.api.own_airflow import tell_later
 from airflow_aiflow.api.problem import problem
 from airflow_aiflow.api.reading import Reading
-from airflow_aiflow.api.rights import SignedIn, check, json_only
+from airflow_aiflow.api.rights import Sight, SignedIn, check, json_only
 from airflow_aiflow.durable.effect import EffectRecord
 from airflow_aiflow.durable.identity import ExecutionId
 from airflow_aiflow.durable.inbox import FAIL, Question
@@ -194,6 +194,9 @@ class WordRoutes:
             execution = effect.execution
             entry = find_entry(inbox, number)
             question = None if entry is None else entry.question
+            # Another DAG's task may wait for the word, where a key is shared: then its people may give it, too.
+            sight, places = Sight(user), () if entry is None else concerned(entry)
+            execution = next((each for each in places if sight.changes(each.dag_id)), execution)
         elif question is not None:
             execution = question.execution
         self._allowed(user, execution, question)

@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
+from airflow_aiflow.api import rights
 from airflow_aiflow.durable.effect import EffectState
 from airflow_aiflow.durable.identity import EffectId
 from airflow_aiflow.durable.payload import decode
 from airflow_aiflow.durable.record import Stored
 from airflow_aiflow.exceptions import AttemptAsks
-from tests.integration.reading.house import URL, House, User, send
+from tests.contract.ledger_world import a_question, an_intent, start
+from tests.integration.reading.house import REQUEST, URL, House, User, send
 
 SENT: list[str] = []
 
@@ -207,3 +209,31 @@ def test_a_name_that_is_anothers_id_does_not_answer(fresh: House) -> None:
     assert fresh.get("/inbox").json()["items"][0]["may_answer"] is False
     assert fresh.post(f"/inbox/{number}:answer", option="Approve").status_code == 403
     assert fresh.get("/inbox").json()["items"][0]["number"] == number
+
+
+def shared_doubt(house: House) -> int:
+    """Leave a call of the DAG ``billing`` in doubt, for the word on which a task of ``invoices`` waits."""
+    effect = EffectId("shared:bank", "pay", "payout/1")
+    first = start(house.ledger, dag_id="billing", run_id="tuesday", task_id="pay")
+    intent = an_intent(effect, request=REQUEST)
+    house.ledger.intend(first.lease, intent)
+    house.age()
+    second = start(house.ledger, dag_id="invoices", run_id="tuesday", task_id="pay")
+    return house.ledger.ask(second.lease, a_question(effect, intent.intent_id)).number
+
+
+@pytest.mark.parametrize(("changeable", "counts"), [("invoices", True), ("billing", True), ("secret", False)])
+def test_who_is_told_that_a_word_counts_may_give_it(
+    fresh: House, monkeypatch: pytest.MonkeyPatch, changeable: str, counts: bool
+) -> None:
+    shared_doubt(fresh)
+
+    def may(user: Any, method: str, dag_id: str, entity: object = None) -> bool:
+        return dag_id != "secret" and (method == "GET" or dag_id == changeable)
+
+    monkeypatch.setattr(rights, "may", may)
+    [entry] = fresh.get("/inbox").json()["items"]
+    number = entry["number"]
+    told = entry["may_answer"], fresh.get(f"/effects/{number}").json()["may_answer"]
+    answer = fresh.post(f"/effects/{number}:resolve", decision="happened")
+    assert (*told, answer.status_code) == (counts, counts, 200 if counts else 403), answer.text
