@@ -1,4 +1,5 @@
--- Whose end somebody waits for without looking. One index each; the few that are cancelled come first.
+-- Whose end somebody waits for without looking. One index each; the few that are cancelled come first. Of those whose
+-- end is to be told others are drawn each time: as many that stand still would keep all later ones from being seen.
 with pressing as (
     (
         select submission_id, 1 as turn from aiflow.submission
@@ -15,7 +16,7 @@ with pressing as (
     (
         select submission_id, 3 from aiflow.submission
         where callback_url is not null and finished_at is null
-        order by submission_id limit %(limit)s
+        order by random() limit %(limit)s
     )
 ),
 once as (select submission_id, min(turn) as turn from pressing group by submission_id)

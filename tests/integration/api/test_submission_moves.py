@@ -7,6 +7,8 @@ from uuid import UUID
 
 import pytest
 
+from airflow_aiflow.durable import submitting
+from airflow_aiflow.durable.callback import CallbackRules
 from airflow_aiflow.durable.execution import ExecutionState
 from airflow_aiflow.durable.pace import Pace
 from airflow_aiflow.durable.submission import SubmissionState
@@ -361,3 +363,29 @@ def test_callbacks_are_off_until_they_are_configured(world: World) -> None:
     assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, "/callback_url")
     with pytest.raises(SubmissionRefusedError, match="off"):
         raise SubmissionRefusedError(refused.json()["detail"])
+
+
+def test_an_end_is_noticed_behind_more_open_ones_than_a_round_looks_at(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rules = CallbackRules(("hooks.example.com",), b"a secret of more than 32 characters")
+    world.service = SubmissionService(world.submissions, world.reader, world.runs, window_days=30, callbacks=rules)
+    monkeypatch.setattr(submitting, "PRESSED", 5)
+    views = [
+        world.submit(idempotency_key=f"c{n}", callback_url="https://hooks.example.com/done").json() for n in range(20)
+    ]
+    last = UUID(max(view["submission_id"] for view in views))
+    [run_id] = [view["run_id"] for view in views if UUID(view["submission_id"]) == last]
+    for view in views:
+        world.runs.runs[view["run_id"]].state = "running"
+    world.runs.runs[run_id].state = "success"
+
+    def ended() -> bool:
+        found = world.submissions.get(last)
+        return found is not None and found.state is SubmissionState.SUCCEEDED
+
+    rounds = 0
+    while not ended():  # by chance: after 100 rounds one in 10^12 would not be
+        assert rounds < 100
+        rounds += 1
+        assert world.service.press_on() == 5
