@@ -190,9 +190,20 @@ class SubmissionService(Moves):
                 log.warning("aiflow: the run of submission %s could not be made: %s", row.submission_id, error)
                 self._submissions.put_off(row.submission_id)
         for row in self._submissions.late(older_than=older_than, limit=HEALED):
-            self._runs.end(row)
-            self._submissions.checked(row.submission_id)
+            if self._done(row, self._runs.end):
+                self._submissions.checked(row.submission_id)
         return len(rows)
+
+    def _done(self, row: Submission, deed: Callable[[Submission], object]) -> bool:
+        """Do something for one of many, which must not keep the others from it; say whether it was done."""
+        try:
+            deed(row)
+        except (AirflowUnavailableError, LedgerUnavailableError):
+            raise  # each of the others would wait for its time-out, too
+        except Exception as error:
+            log.warning("aiflow: submission %s can't be brought on: %s", row.submission_id, error)
+            return False
+        return True
 
     def press_on(self) -> int:
         """
@@ -203,7 +214,7 @@ class SubmissionService(Moves):
         rows = self._submissions.pressing(limit=PRESSED)
         wished = [row for row in rows if row.cancel_asked or row.overdue]
         for row in wished:
-            self.standing(row)
+            self._done(row, self.standing)
         self._note_ends([row for row in rows if row not in wished])
         return len(rows)
 

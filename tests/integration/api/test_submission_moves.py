@@ -389,3 +389,43 @@ def test_an_end_is_noticed_behind_more_open_ones_than_a_round_looks_at(
         assert rounds < 100
         rounds += 1
         assert world.service.press_on() == 5
+
+
+def test_one_that_can_not_be_brought_on_does_not_keep_others_from_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad, good = world.submit().json(), world.submit(idempotency_key="k2").json()
+    for view in (bad, good):
+        world.runs.runs[view["run_id"]].state = "running"
+        world.submissions.ask(UUID(view["submission_id"]), cancel=True)
+    end = world.runs.end
+
+    def one_is_bad(submission: Any) -> None:
+        if submission.run_id == bad["run_id"]:
+            raise ValueError("what Airflow chokes on")
+        end(submission)
+
+    monkeypatch.setattr(world.runs, "end", one_is_bad)
+    assert world.service.press_on() == 2
+    assert [world.runs.runs[view["run_id"]].state for view in (bad, good)] == ["running", "failed"]
+
+
+def test_a_late_one_that_can_not_be_ended_does_not_keep_others_from_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.runs.away = True
+    bad, good = world.submit().json(), world.submit(idempotency_key="k2").json()
+    world.sql(
+        "update aiflow.submission set state = 'cancelled', make_after = null,"
+        " finished_at = created_at - interval '1 minute'"  # the bad one is the first
+    )
+    ended: list[str] = []
+
+    def one_is_bad(submission: Any) -> None:
+        if submission.run_id == bad["run_id"]:
+            raise ValueError("what Airflow chokes on")
+        ended.append(submission.run_id)
+
+    monkeypatch.setattr(world.runs, "end", one_is_bad)
+    world.service.heal(older_than=0)
+    assert ended == [good["run_id"]]
