@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Self
+from typing import Any, Self
 
 from airflow_aiflow.durable.event_cursor import Cursor, Event
 from airflow_aiflow.durable.payload import decode
+from airflow_aiflow.exceptions import PayloadError
 from airflow_aiflow.storage.connections import Connections
 from airflow_aiflow.storage.payload_cipher import PayloadCipher
 from airflow_aiflow.storage.rows import utc
@@ -64,11 +65,18 @@ class PostgresEvents:
                     attempt=row[5],
                     at=utc(row[6]),
                     kind=row[7],
-                    data=decode(self._cipher.open(bytes(row[8]), "an event")),
+                    data=self._data(bytes(row[8])),
                 ),
             )
             for row in self._connections.ask(statement("events_after"), params)
         ]
+
+    def _data(self, stored: bytes) -> Any:
+        """Open what an event holds: one that can't be opened here must not keep all the others from their readers."""
+        try:
+            return decode(self._cipher.open(stored, "an event"))
+        except PayloadError as error:
+            return {"unreadable": str(error)}
 
     def ends(self, runs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Cursor]:
         """Say where the events of each run end now."""

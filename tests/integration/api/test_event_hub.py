@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import Iterable, Iterator
 
 import psycopg
@@ -12,6 +13,7 @@ from airflow_aiflow.api.event_hub import PAGE, EventHub, Run
 from airflow_aiflow.durable.event_cursor import Cursor, Event
 from airflow_aiflow.runtime.clock import SystemClock
 from airflow_aiflow.runtime.flow import Flow
+from airflow_aiflow.storage.payload_cipher import PayloadCipher
 from airflow_aiflow.storage.postgres import PostgresLedger
 from airflow_aiflow.testing import DurableTask
 from tests.integration.api.conftest import World
@@ -112,3 +114,25 @@ def test_a_clock_set_back_between_two_events_loses_none(world: World, ledger: Po
     assert seen == sorted(set(seen))
     with psycopg.connect(world.dsn, autocommit=True) as connection:
         assert [(len(seen),)] == connection.execute("select count(*) from aiflow.event").fetchall()
+
+
+def test_an_event_that_can_not_be_opened_keeps_no_other_from_its_readers(world: World, ledger: PostgresLedger) -> None:
+    emit(ledger, FIRST)
+    pk = pk_of(world, FIRST)
+    write(world, pk, 3)
+    whole = [event for _, event in world.events.after_by_run([FIRST], Cursor(), limit=PAGE)]
+    locked, torn = whole[-3], whole[-2]
+    with psycopg.connect(world.dsn, autocommit=True) as connection:
+        for event, data in (
+            (locked, PayloadCipher((base64.urlsafe_b64encode(b"k" * 32),)).lock(b'{"v":"hidden"}')),
+            (torn, b"\xff{"),
+        ):
+            connection.execute(
+                "update aiflow.event set data = %s where execution_id = %s and fence = 1 and seq = %s",
+                (data, pk, event.seq),
+            )
+    told = [event for _, event in world.events.after_by_run([FIRST], Cursor(), limit=PAGE)]
+    assert [event.seq for event in told] == [event.seq for event in whole]
+    assert [list(event.data) for event in told if event in (told[-3], told[-2])] == [["unreadable"]] * 2
+    assert "payload_keys" in told[-3].data["unreadable"]
+    assert [e.data for e in (*told[:-3], told[-1])] == [e.data for e in (*whole[:-3], whole[-1])]
