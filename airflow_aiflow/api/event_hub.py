@@ -131,7 +131,7 @@ class EventHub:
 
     async def ask(self, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """
-        Call what blocks, in one of the few threads that all streams share.
+        Call what blocks, in one of the few threads that all streams share; what gives the ledger may block, too.
 
         :param call: what to call.
         """
@@ -158,7 +158,7 @@ class EventHub:
             if unknown := [run for run in one.runs if run not in self._cursors]:
                 # Never from a client's cursor: it may be behind, ahead or made up, and this one feeds everybody. What
                 # is before it the stream reads by itself, and later than this.
-                for run, end in (await self.ask(self._events().ends, unknown)).items():
+                for run, end in (await self.ask(lambda: self._events().ends(unknown))).items():
                     self._cursors.setdefault(run, end)
             if self._task is None or self._task.done():
                 self._task = asyncio.get_running_loop().create_task(self._feed())
@@ -227,7 +227,7 @@ class EventHub:
     async def _caught_up(self, stream: Stream) -> list[News]:
         stream.late = False  # from here on the queue fills; what is read now comes twice, and is dropped
         stream.queue.clear()
-        found = await self.ask(self._events().after_by_run, stream.runs, stream.cursor, limit=PAGE)
+        found = await self.ask(lambda: self._events().after_by_run(stream.runs, stream.cursor, limit=PAGE))
         if len(found) == PAGE:
             stream.late = True
         for _, event in found:
@@ -242,7 +242,7 @@ class EventHub:
             self._awake, self._readers = asyncio.Event(), anyio.CapacityLimiter(READERS)
 
     async def _feed(self) -> None:
-        listener = None if self._listener is None else await self.ask(self._listener)
+        listener = None if self._listener is None else await self._heard_by(self._listener)
         loop = asyncio.get_running_loop()
         if listener is not None:
             listener.start(
@@ -255,6 +255,13 @@ class EventHub:
             self._told = False
             if listener is not None:
                 listener.stop()
+
+    async def _heard_by(self, listener: Callable[[], Listener]) -> Listener | None:
+        try:
+            return await self.ask(listener)
+        except Exception as error:  # without one the hub looks by itself; no stream may stand still for it
+            log.warning("aiflow: news of events can't be heard: %s", error)
+            return None
 
     async def _feed_all(self, clock: Callable[[], float]) -> None:
         look_at = words_at = clock()
@@ -304,7 +311,7 @@ class EventHub:
         if not runs:
             return False
         places = {place: seq for run in runs for place, seq in self._cursors[run].places.items()}
-        found = await self.ask(self._events().after_by_run, runs, Cursor(places), limit=PAGE)
+        found = await self.ask(lambda: self._events().after_by_run(runs, Cursor(places), limit=PAGE))
         for run, event in found:
             cursor = self._cursors.get(run)
             if cursor is None:
@@ -319,7 +326,7 @@ class EventHub:
         """Ask Airflow and the ledger, in one query each, and wake the streams of which something else is said now."""
         self._new.difference_update(runs)
         theirs = await self.ask(self._look_at, runs)
-        ours = await self.ask(self._events().words, runs)
+        ours = await self.ask(lambda: self._events().words(runs))
         for run in runs:
             word = f"{theirs.get(run)} {ours.get(run)}"
             # Whose last client has gone meanwhile is forgotten already.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import threading
 from collections.abc import Iterable, Iterator
 
 import psycopg
@@ -15,6 +16,8 @@ from airflow_aiflow.runtime.clock import SystemClock
 from airflow_aiflow.runtime.flow import Flow
 from airflow_aiflow.storage.payload_cipher import PayloadCipher
 from airflow_aiflow.storage.postgres import PostgresLedger
+from airflow_aiflow.storage.postgres_events import PostgresEvents
+from airflow_aiflow.storage.postgres_listen import EventListener
 from airflow_aiflow.testing import DurableTask
 from tests.integration.api.conftest import World
 
@@ -136,3 +139,43 @@ def test_an_event_that_can_not_be_opened_keeps_no_other_from_its_readers(world: 
     assert [list(event.data) for event in told if event in (told[-3], told[-2])] == [["unreadable"]] * 2
     assert "payload_keys" in told[-3].data["unreadable"]
     assert [e.data for e in (*told[:-3], told[-1])] == [e.data for e in (*whole[:-3], whole[-1])]
+
+
+def test_a_stream_goes_on_where_news_can_not_be_heard(world: World, ledger: PostgresLedger) -> None:
+    emit(ledger, FIRST)
+    pk = pk_of(world, FIRST)
+
+    def none() -> EventListener:
+        raise ConnectionError("the ledger's address can't be read now")
+
+    hub = EventHub(lambda: world.events, world.runs.words, none)
+
+    async def follow() -> list[str]:
+        async with hub.stream([FIRST], Cursor()) as stream, asyncio.timeout(30):
+            await hub.news(stream, 1)
+            await asyncio.to_thread(write, world, pk, 2, kind="late")
+            kinds: list[str] = []
+            while len(kinds) < 2:
+                kinds += [event.kind for _, event in await hub.news(stream, 1)]
+            return kinds
+
+    assert asyncio.run(follow()) == ["late"] * 2
+
+
+def test_what_opens_the_ledger_may_block(world: World, ledger: PostgresLedger) -> None:
+    emit(ledger, FIRST)
+    by: set[int] = set()
+
+    def opened() -> PostgresEvents:
+        by.add(threading.get_ident())
+        return world.events
+
+    hub = EventHub(opened, world.runs.words)
+
+    async def follow() -> int:
+        async with hub.stream([FIRST], Cursor()) as stream, asyncio.timeout(30):
+            return len(await hub.news(stream, 1))
+
+    assert asyncio.run(follow()) > 0
+    assert by
+    assert threading.get_ident() not in by, "nobody else is served meanwhile"
