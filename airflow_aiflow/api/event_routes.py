@@ -99,14 +99,14 @@ class EventRoutes:
             found = await self._following.found(ids, user)
         except LookupError as error:
             raise HTTPException(404, MISSING) from error
-        return StreamingResponse(self._told(found, cursor, wait), media_type="text/event-stream", headers=HEADERS)
+        return StreamingResponse(self._told(found, cursor, user, wait), media_type="text/event-stream", headers=HEADERS)
 
     async def _told(
-        self, submissions: Sequence[Submission], cursor: Cursor, wait: float | None
+        self, submissions: Sequence[Submission], cursor: Cursor, user: BaseUser, wait: float | None
     ) -> AsyncIterator[bytes]:
         # Also the first sign of life, by which a client knows that nobody holds the stream back.
         yield b"retry: 2000\n\n"
-        async for each in self._following.told(submissions, cursor, wait=wait):
+        async for each in self._following.told(submissions, cursor, user, wait=wait):
             yield _written(each)
 
 

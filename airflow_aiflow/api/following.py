@@ -13,10 +13,11 @@ from typing import Any
 from uuid import UUID
 
 from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
 
 from airflow_aiflow.api.event_hub import EventHub, News, Stream
 from airflow_aiflow.api.rights import may
-from airflow_aiflow.durable.event_cursor import Cursor, CursorShelf, Event, shortened, whole
+from airflow_aiflow.durable.event_cursor import DELTA, Cursor, CursorShelf, Event, shortened, whole
 from airflow_aiflow.durable.submission import Submission, SubmissionState
 from airflow_aiflow.durable.submitting import SubmissionService
 
@@ -132,17 +133,24 @@ class Following:
             known.append(one)
         return known
 
+    def _mute(self, submissions: Sequence[Submission], user: BaseUser) -> frozenset[str]:
+        """Find the pipelines of which the user may not see what tasks gave."""
+        names = {one.pipeline for one in submissions}
+        return frozenset(name for name in names if not may(user, "GET", name, DagAccessEntity.XCOM))
+
     async def told(
-        self, submissions: Sequence[Submission], cursor: Cursor, *, wait: float | None = None
+        self, submissions: Sequence[Submission], cursor: Cursor, user: BaseUser, *, wait: float | None = None
     ) -> AsyncIterator[Told]:
         """
         Tell all there is behind a cursor, and then what comes, until all of them have ended.
 
         :param submissions: which ones.
         :param cursor: how far the client is.
+        :param user: who asks: a model's answer is told, while it is written, to who may see results.
         :param wait: seconds after which to end, or as soon as there was something to tell; ``None``: not before.
         """
-        way, clock = _Way(submissions, cursor.copy()), asyncio.get_running_loop().time
+        mute = await self._hub.ask(self._mute, submissions, user)
+        way, clock = _Way(submissions, cursor.copy(), mute), asyncio.get_running_loop().time
         until, last = None if wait is None else clock() + wait, clock() + LONGEST_SECONDS
         async with self._hub.stream(list(way.by_run), Cursor(dict(cursor.places))) as stream:
             while True:
@@ -175,6 +183,8 @@ class Following:
         shelf = self._shelf
         for run, event in news:
             way.cursor.pass_(event)
+            if event.kind == DELTA and run[0] in way.mute:
+                continue
             if shelf is not None and way.cursor.long:
                 await self._hub.ask(lambda shelf: shortened(way.cursor, shelf()), shelf)
             yield EventTold(way.by_run[run], event, str(way.cursor))
@@ -196,8 +206,9 @@ class Following:
 class _Way:
     """Know how far one client was told."""
 
-    def __init__(self, submissions: Sequence[Submission], cursor: Cursor) -> None:
+    def __init__(self, submissions: Sequence[Submission], cursor: Cursor, mute: frozenset[str]) -> None:
         self.submissions = submissions
+        self.mute = mute
         self.by_run = {(one.pipeline, one.run_id): one.submission_id for one in submissions}
         self.words: tuple[str | None, ...] = ()
         self.states: dict[UUID, SubmissionState] = {}

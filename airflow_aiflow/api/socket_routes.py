@@ -121,7 +121,7 @@ class _Client:
         try:
             found = await self._following.found([submission_id], self._user)
             cursor = await self._following.cursor(after)
-            async for told in self._following.told(found, cursor):
+            async for told in self._following.told(found, cursor, self._user):
                 if isinstance(told, EventTold):
                     await self._say("event", told.plain | {"cursor": told.cursor})
                 elif not isinstance(told, Quiet):  # the protocol has its own sign of life

@@ -12,10 +12,11 @@ from fastapi import HTTPException
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from airflow_aiflow.api import following, socket_routes
+from airflow_aiflow.api import following, rights, socket_routes
 from airflow_aiflow.client import AiflowClient
 from tests.integration.api.conftest import World
 from tests.integration.api.stage import Stage, staged
+from tests.integration.api.test_event_hub import pk_of, write
 from tests.integration.api.test_events import Server
 
 PATIENCE = 30.0
@@ -198,3 +199,33 @@ def test_a_socket_ends_in_time_so_that_rights_are_looked_at_again(
     with opened(server) as socket:
         assert list(socket) == []
     assert socket.close_code == 1001
+
+
+def test_who_may_not_see_results_is_not_told_a_models_words(
+    world: World, server: Server, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = submitted(server, "why?")
+    stage.begin(one["run_id"])
+    emit(stage, one, 1)
+    write(world, pk_of(world, (one["pipeline"], one["run_id"])), 3, kind="llm.delta")
+    may = rights.may
+
+    def no_results(user: Any, method: Any, dag_id: str, entity: Any = None) -> bool:
+        return "XCOM" not in str(entity) and may(user, method, dag_id)
+
+    def kinds() -> tuple[list[str], list[str]]:
+        text = world.client.get(f"{one['links']['self']}/events", params={"wait": 1}).text
+        by_page = [json.loads(line[6:]).get("kind") for line in text.splitlines() if line.startswith("data: ")]
+        with opened(server) as socket:
+            say(socket, "subscribe", one["submission_id"])
+            by_socket = [each.get("kind") for each in until(socket, "event", kind="late")]
+        return [k for k in by_page if k], [k for k in by_socket if k]
+
+    write(world, pk_of(world, (one["pipeline"], one["run_id"])), 1, kind="late")
+    for found in kinds():
+        assert found.count("llm.delta") == 3
+    monkeypatch.setattr(following, "may", no_results)
+    for found in kinds():
+        assert "llm.delta" not in found
+        assert "tick" in found
+        assert found[-1] == "late"
