@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 LONGEST_MESSAGE = LONGEST + 1_000
 
 #: Close codes of RFC 6455.
-GOING_AWAY, TOO_BIG = 1001, 1009
+GOING_AWAY, NOT_TEXT, TOO_BIG = 1001, 1003, 1009
 
 
 class SocketRoutes:
@@ -84,7 +84,11 @@ class _Client:
 
     async def serve(self) -> None:
         while True:
-            text = await self._websocket.receive_text()
+            try:
+                text = await self._websocket.receive_text()
+            except KeyError:  # bytes
+                await self._websocket.close(NOT_TEXT)
+                return
             if len(text) > LONGEST_MESSAGE:
                 await self._websocket.close(TOO_BIG)
                 return

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 from fastapi import HTTPException
-from websockets.exceptions import InvalidStatus
+from websockets.exceptions import ConnectionClosedError, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from airflow_aiflow.api import following, rights, socket_routes
@@ -229,3 +229,11 @@ def test_who_may_not_see_results_is_not_told_a_models_words(
         assert "llm.delta" not in found
         assert "tick" in found
         assert found[-1] == "late"
+
+
+def test_what_is_no_text_ends_the_socket_with_a_word(server: Server) -> None:
+    with opened(server) as socket:
+        socket.send(b"\x00\xff")
+        with pytest.raises(ConnectionClosedError):
+            socket.recv(PATIENCE)
+    assert socket.close_code == 1003
