@@ -191,6 +191,14 @@ class EventHub:
         """
         return tuple(self._words.get(run) for run in stream.runs)
 
+    def executions(self, stream: Stream) -> set[int]:
+        """
+        Give the rows of the executions that a stream's runs are known to have.
+
+        :param stream: any.
+        """
+        return {pk for run in stream.runs if run in self._cursors for pk, _ in self._cursors[run].places}
+
     async def news(self, stream: Stream, seconds: float) -> list[News]:
         """
         Give what is new to a stream.

@@ -159,13 +159,13 @@ class Following:
                     # How it stands is told in any case.
                     left = max(0.0, min(left, until + (0.0 if way.states else WORD_SECONDS) - clock()))
                 news = await self._hub.news(stream, left)
-                async for each in self._events(way, news):
+                async for each in self._events(way, stream, news):
                     yield each
                 known = bool(way.states)
                 moved = await self._moved(way, stream)
                 # What was written before the end is told before it.
                 while way.over and (rest := await self._hub.rest(stream)):
-                    async for each in self._events(way, rest):
+                    async for each in self._events(way, stream, rest):
                         yield each
                 for state in moved:
                     yield state
@@ -179,13 +179,15 @@ class Following:
                 if clock() >= last:
                     return
 
-    async def _events(self, way: _Way, news: Sequence[News]) -> AsyncIterator[EventTold]:
+    async def _events(self, way: _Way, stream: Stream, news: Sequence[News]) -> AsyncIterator[EventTold]:
         shelf = self._shelf
         for run, event in news:
             way.cursor.pass_(event)
+            way.seen.add(event.execution_pk)
             if event.kind == DELTA and run[0] in way.mute:
                 continue
             if shelf is not None and way.cursor.long:
+                way.cursor.only(way.seen | self._hub.executions(stream))
                 await self._hub.ask(lambda shelf: shortened(way.cursor, shelf()), shelf)
             yield EventTold(way.by_run[run], event, str(way.cursor))
 
@@ -213,6 +215,8 @@ class _Way:
         self.words: tuple[str | None, ...] = ()
         self.states: dict[UUID, SubmissionState] = {}
         self.cursor = cursor
+        #: Executions of which something was told.
+        self.seen: set[int] = set()
 
     @property
     def over(self) -> bool:

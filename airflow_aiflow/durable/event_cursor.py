@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
@@ -101,6 +101,20 @@ class Cursor:
             for fence in fences[:-KEPT]:
                 del self.places[place[0], fence]
                 self.since.pop((place[0], fence), None)
+
+    def only(self, executions: Collection[int]) -> None:
+        """
+        Forget what is not of some executions: a client writes into its cursor what it likes, and a base is kept.
+
+        :param executions: their rows.
+        """
+        fences: dict[int, list[int]] = {}
+        for pk, fence in self.places:
+            fences.setdefault(pk, []).append(fence)
+        for pk, found in fences.items():
+            for fence in sorted(found)[:-KEPT] if pk in executions else found:
+                del self.places[pk, fence]
+                self.since.pop((pk, fence), None)
 
     @property
     def long(self) -> bool:

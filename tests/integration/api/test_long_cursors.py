@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from airflow_aiflow.durable.event_cursor import Cursor, whole
 from tests.integration.api.conftest import URL, World
 
 TASKS = 300
@@ -61,3 +62,16 @@ def test_an_id_whose_base_is_gone_is_told(world: World) -> None:
     world.sql("update aiflow.cursor_base set used_at = used_at - interval '31 days'")
     assert world.cursors.reap() >= 1
     assert URL in view["links"]["self"]
+
+
+def test_positions_that_a_client_made_up_are_not_kept(world: World) -> None:
+    view = world.submit().json()
+    world.sql(FILL)
+    world.runs.runs[view["run_id"]].state = "success"
+    made_up = [(10**9 + n, 1) for n in range(2_000)]
+    after = str(Cursor(dict.fromkeys(made_up, 1)))
+    text = world.client.get(f"{view['links']['self']}/events", params={"after": after}).text
+    last = [line for line in text.splitlines() if line.startswith("id: ")][-1].removeprefix("id: ")
+    read = whole(Cursor.read(last), world.cursors)
+    assert len(read.places) == TASKS
+    assert not read.places.keys() & set(made_up)
