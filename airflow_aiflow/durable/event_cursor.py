@@ -74,6 +74,8 @@ class Cursor:
     base: str = ""
     since: dict[tuple[int, int], int] = field(default_factory=dict)
     whole: bool = True
+    _fences: dict[int, list[int]] = field(default_factory=dict, repr=False, compare=False)
+    _indexed: tuple[dict[tuple[int, int], int] | None, int] = field(default=(None, 0), repr=False, compare=False)
 
     def behind(self, event: Event) -> bool:
         """
@@ -93,14 +95,29 @@ class Cursor:
 
     def _pass(self, place: tuple[int, int], seq: int) -> None:
         new = place not in self.places
+        if new:
+            self._index()
         self.places[place] = seq
         if self.base:
             self.since[place] = seq
         if new:
-            fences = sorted(fence for pk, fence in self.places if pk == place[0])
+            fences = self._fences.setdefault(place[0], [])
+            fences.append(place[1])
+            fences.sort()
             for fence in fences[:-KEPT]:
                 del self.places[place[0], fence]
                 self.since.pop((place[0], fence), None)
+            del fences[:-KEPT]
+            self._indexed = self.places, len(self.places)
+
+    def _index(self) -> None:
+        """Know the attempts of each execution; looking through all of them at each new one would take for ever."""
+        indexed, count = self._indexed
+        if indexed is self.places and count == len(self.places):
+            return
+        self._fences, self._indexed = {}, (self.places, len(self.places))
+        for pk, fence in self.places:
+            self._fences.setdefault(pk, []).append(fence)
 
     def only(self, executions: Collection[int]) -> None:
         """
@@ -135,7 +152,8 @@ class Cursor:
 
         :param kept: as ``all_places`` gave it.
         """
-        since, self.places, self.since, self.whole = self.places, Cursor.read(kept).places, {}, True
+        # Of however many executions: it was never in a client's hands, whose texts alone are limited.
+        since, self.places, self.since, self.whole = self.places, _places(kept), {}, True
         for place, seq in sorted(since.items()):
             self._pass(place, seq)
 
@@ -164,16 +182,7 @@ class Cursor:
         base, based, rest = text.partition("~")
         if based and not _BASE.fullmatch(base):
             raise ValueError(NONE_OF_OURS)
-        places: dict[tuple[int, int], int] = {}
-        text = rest if based else text
-        for part in text.split("-") if text else []:
-            if not _PLACE.fullmatch(part):
-                raise ValueError(NONE_OF_OURS)
-            pk, fence, seq = (int(each, 36) for each in part.split("."))
-            if max(pk, fence, seq) >= 2**63:
-                raise ValueError(NONE_OF_OURS)
-            places[pk, fence] = seq
-        return cls(places, base if based else "", whole=not based)
+        return cls(_places(rest if based else text), base if based else "", whole=not based)
 
 
 class CursorShelf(Protocol):
@@ -210,6 +219,18 @@ def shortened(cursor: Cursor, shelf: CursorShelf) -> None:
     :param shelf: keeps them.
     """
     cursor.rest_on(shelf.keep(cursor.all_places))
+
+
+def _places(text: str) -> dict[tuple[int, int], int]:
+    places: dict[tuple[int, int], int] = {}
+    for part in text.split("-") if text else []:
+        if not _PLACE.fullmatch(part):
+            raise ValueError(NONE_OF_OURS)
+        pk, fence, seq = (int(each, 36) for each in part.split("."))
+        if max(pk, fence, seq) >= 2**63:
+            raise ValueError(NONE_OF_OURS)
+        places[pk, fence] = seq
+    return places
 
 
 def _text(places: dict[tuple[int, int], int]) -> str:
