@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
@@ -28,6 +29,10 @@ CHUNK = 1 << 20
 #: Bytes of a Parquet file that stay in memory; its end must be read first, so it is fetched whole.
 IN_MEMORY = 8 << 20
 
+#: Characters of a field of CSV: Python's own limit of 131,072 is less than a document has, and the lines of a field
+#: that is given up in its middle are taken for rows.
+LONGEST_FIELD = 16 << 20
+
 #: Content type -> kind of file.
 MEDIA_TYPES = {
     "application/jsonl": "jsonl",
@@ -43,8 +48,10 @@ SUFFIXES = {
     ".ndjson": "jsonl",
     ".csv": "csv",
     ".parquet": "parquet",
-    "manifest.json": "manifest",
 }
+
+#: The manifest of all results, or of the part of one mapped task.
+MANIFEST = re.compile(r"manifest(-\d+-of-\d+)?\.json$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +84,8 @@ def kind_of(name: str, media_type: str = "") -> str | None:
     kind = MEDIA_TYPES.get(media_type.partition(";")[0].strip())
     if kind is not None:
         return kind
+    if MANIFEST.search(name.lower()):
+        return "manifest"
     return next((kind for suffix, kind in SUFFIXES.items() if name.lower().endswith(suffix)), None)
 
 
@@ -172,14 +181,24 @@ def _json_lines(file: ItemFile, lines: Lines) -> Iterator[Any]:
 
 def _csv_rows(file: ItemFile, lines: Lines) -> Iterator[Any]:
     with closing(file.open()) as stream:
+        csv.field_size_limit(max(csv.field_size_limit(), LONGEST_FIELD))
         reader = csv.reader(_text(lines(stream)), strict=True)
         header = next(reader, None)
         if header is None:
             return
+        _check_decoded(header)
         while True:
+            begun = reader.line_num + 1
             try:
                 row = next(reader, None)
-            except (csv.Error, UnicodeDecodeError) as error:
+                _check_decoded(row or ())
+            except UnicodeDecodeError as error:
+                yield _unreadable(file, reader.line_num, error)
+                continue
+            except csv.Error as error:
+                if reader.line_num > begun:
+                    # A quote that nobody closed: how many rows it took, and where the next one begins, nobody knows.
+                    raise ItemFileError(f"{file.name}, from line {begun} on: {error}") from error
                 yield _unreadable(file, reader.line_num or 1, error)
                 continue
             if row is None:
@@ -192,8 +211,15 @@ def _csv_rows(file: ItemFile, lines: Lines) -> Iterator[Any]:
 
 
 def _text(lines: Iterable[bytes]) -> Iterator[str]:
+    # What can't be decoded is its row's trouble: an error here would end the reading, and drop all rows after it.
     for number, line in enumerate(lines):
-        yield line.decode("utf-8-sig" if number == 0 else "utf-8") + "\n"
+        yield line.decode("utf-8-sig" if number == 0 else "utf-8", "surrogateescape") + "\n"
+
+
+def _check_decoded(row: Iterable[str]) -> None:
+    for field in row:
+        if not field.isascii():
+            field.encode("utf-8", "surrogateescape").decode()
 
 
 def _unreadable(file: ItemFile, line: int, error: Exception) -> Unreadable:

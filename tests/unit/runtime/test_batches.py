@@ -341,6 +341,13 @@ def test_results_are_items_again(tmp_path: Path) -> None:
     assert min(lengths) > 10
 
 
+def test_the_results_of_a_part_are_items_again() -> None:
+    task = DurableTask()
+    given = run(task, tickets(20), None, shard=(0, 2))
+    ids = task.run(lambda flow: flow.map("key", lambda row: row["key"], given["manifest"]))
+    assert len(ids) == given["items"] > 0
+
+
 def test_parts_by_key_are_all_items_once_and_keep_theirs_when_the_list_grows(tmp_path: Path) -> None:
     ledger_task = DurableTask()
     models = ScriptedModels()

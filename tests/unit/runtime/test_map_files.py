@@ -6,6 +6,7 @@ import io
 import json
 import re
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from airflow_aiflow.durable.artifact import ArtifactRef
 from airflow_aiflow.exceptions import AiflowConfigError, FlowOptionError, ItemFileError
 from airflow_aiflow.runtime import map_files, map_shards
 from airflow_aiflow.runtime.flow import Flow
+from airflow_aiflow.runtime.map_files import FileItems, ItemFile
 from airflow_aiflow.runtime.parquet import open_rows
 from airflow_aiflow.testing import DurableTask, flow
 
@@ -73,6 +75,29 @@ def parquet(table: dict[str, list[Any]], **options: Any) -> bytes:
     stream = io.BytesIO()
     pq.write_table(pa.table(table), stream, **options)
     return stream.getvalue()
+
+
+def test_csv_rows_after_one_that_cant_be_decoded_are_still_items() -> None:
+    rows = list(csv_items(b"a,b\n1,2\n3,\xff\n5,6\n7,8\n"))
+    assert [type(row).__name__ for row in rows] == ["dict", "Unreadable", "dict", "dict"]
+    assert "line 3: UnicodeDecodeError" in str(rows[1].error)
+    assert rows[3] == {"a": "7", "b": "8"}
+
+
+def test_a_long_field_of_csv_is_one_item_and_its_lines_are_none() -> None:
+    long = "a line\n" * 40_000
+    assert list(csv_items(f'text\n"{long}"\nlast\n'.encode())) == [{"text": long}, {"text": "last"}]
+
+
+def test_a_quote_that_nobody_closed_ends_the_reading_and_swallows_no_rows() -> None:
+    rows = csv_items(b'text\nfirst\n"open\nsecond\nthird\n')
+    assert next(rows) == {"text": "first"}
+    with pytest.raises(ItemFileError, match="from line 3 on"):
+        next(rows)
+
+
+def csv_items(content: bytes) -> Iterator[Any]:
+    return iter(FileItems(ItemFile("rows.csv", "csv", lambda: io.BytesIO(content), len(content))))
 
 
 def test_parquet_rows_are_dicts_and_their_number_is_known() -> None:
