@@ -10,8 +10,10 @@ Imported when an agent runs, never by a DAG file.
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any, Protocol
 
 from pydantic_ai import RunContext  # noqa: TID253  # imported where an agent runs alone
@@ -131,11 +133,13 @@ class RecordedTools(WrapperToolset[Any]):
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
     ) -> Any:
         """Replay the call, or make it."""
+        recorded = _records_itself(tool)
+        called = _untimed(tool) if recorded else tool
 
         async def go() -> Any:
-            return await self.wrapped.call_tool(name, tool_args, ctx, tool)
+            return await self.wrapped.call_tool(name, tool_args, ctx, called)
 
-        return await self._recorder.tool(name, tool_args, ctx.tool_call_id, go, recorded=_records_itself(tool))
+        return await self._recorder.tool(name, tool_args, ctx.tool_call_id, go, recorded=recorded)
 
     async def for_run(self, ctx: RunContext[Any]) -> AbstractToolset[Any]:
         """Be the wrapper of the run's own tools."""
@@ -150,6 +154,18 @@ class RecordedTools(WrapperToolset[Any]):
     ) -> AbstractToolset[Any]:
         """Be the wrapper of what a visitor makes of the tools."""
         return RecordedTools(self.wrapped.visit_and_replace(visitor), self._recorder)
+
+
+def _untimed(tool: Any) -> Any:
+    """
+    Take pydantic-ai's time limit from a marked tool, which has its own.
+
+    Over that limit the call is left to itself, and the model is told that it failed while it is being done.
+    """
+    inner = getattr(tool, "source_tool", None)
+    below = {} if inner is None else {"source_tool": _untimed(inner)}
+    # No limit of its own would be its toolset's.
+    return replace(tool, tool_def=replace(tool.tool_def, timeout=math.inf), **below)
 
 
 def _records_itself(tool: Any) -> bool:

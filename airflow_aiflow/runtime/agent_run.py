@@ -65,6 +65,8 @@ class AgentRun:
         #: The fingerprints of the requests so far, and whether each one asked again after an answer of no use.
         self._asked: list[tuple[bytes, bool]] = []
         self._busy: set[asyncio.Future[None]] = set()
+        #: What a tool raised.
+        self._of_tool: BaseException | None = None
 
     # --- requests ---
 
@@ -146,8 +148,9 @@ class AgentRun:
             raise ToolFailed(f"A person declined this call. Nothing was done. {declined.note}".strip()) from None
         except asyncio.CancelledError:
             raise
-        except BaseException:
+        except BaseException as error:
             # What is raised here ends the run, and with it what the other tools work with.
+            self._of_tool = error
             self._busy.discard(mine)
             if others := tuple(self._busy):
                 await asyncio.wait(others)
@@ -206,8 +209,10 @@ class AgentRun:
         """
         from pydantic_ai.exceptions import UnexpectedModelBehavior
 
+        # Of an agent inside a tool it was the answer that was of no use, and none of this one's.
+        ours = isinstance(error, UnexpectedModelBehavior) and error is not self._of_tool
         try:
-            if isinstance(error, UnexpectedModelBehavior) and self._asked and self._session.gate.signal is None:
+            if ours and self._asked and self._session.gate.signal is None:
                 await self._driver.call(self._refuse)
         except LedgerError as trouble:
             error.add_note(f"aiflow: a further try replays the answers of no use: {trouble}")

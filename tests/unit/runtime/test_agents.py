@@ -512,6 +512,30 @@ class Session(FunctionToolset):
         return await super().__aexit__(*error)
 
 
+@pytest.mark.parametrize("prefixed", [False, True])
+def test_a_tools_time_limit_of_pydantic_ai_leaves_no_refund_to_itself(prefixed: bool) -> None:
+    @effect(key="slow/{order_id}")
+    def slow_refund(order_id: int) -> str:
+        """Refund an order."""
+        threading.Event().wait(0.3)  # longer than the limit
+        OUTSIDE.append(("refund", order_id))
+        return "refunded"
+
+    tools: Any = FunctionToolset([slow_refund], timeout=0.01)
+    name = "p_slow_refund" if prefixed else "slow_refund"
+    told: list[Any] = []
+
+    def ask(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        if len(messages) == 1:
+            return ModelResponse([call(name, order_id=1)])
+        told.extend(getattr(part, "content", None) for part in messages[-1].parts)
+        return ModelResponse([TextPart("done")])
+
+    agent = Agent(FunctionModel(ask), toolsets=[tools.prefixed("p") if prefixed else tools])
+    assert DurableTask().run(resolve(agent)) == "done"
+    assert (told, OUTSIDE) == (["refunded"], [("refund", 1)])
+
+
 def test_what_tools_work_with_stays_open_until_the_last_of_them_has_ended() -> None:
     at_work, raised = asyncio.Event(), asyncio.Event()
 
@@ -704,6 +728,26 @@ def test_an_answer_that_does_not_fit_is_asked_for_again_by_the_next_try() -> Non
     assert task.run(resolve(agent)).number == 7
     assert len(ASKED) == 4
     assert OUTSIDE == [("look", 1)]
+
+
+def test_an_agent_in_a_tool_that_gives_up_leaves_the_outer_answers_as_they_are() -> None:
+    answers = iter(["none", "none either", 7])
+
+    def number(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        return ModelResponse([call("final_result", response=next(answers))])
+
+    inner = Agent(FunctionModel(number, model_name="inner"), output_type=int)
+
+    async def research(question: str) -> int:
+        flow: Any = current_flow()
+        return int(await flow.agent("research", inner, question))
+
+    outer = Agent(scripted([call("research", question="?")], "done"), tools=[research])
+    task = DurableTask()
+    with pytest.raises(UnexpectedModelBehavior):
+        task.run(resolve(outer))
+    assert task.run(resolve(outer)) == "done"
+    assert ASKED == [1, 3], "the answer that called the tool is paid once"
 
 
 def test_an_output_is_validated_from_the_record_too() -> None:
