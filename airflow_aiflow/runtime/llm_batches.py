@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 
 from airflow_aiflow.durable.artifact import ArtifactRef
 from airflow_aiflow.durable.fingerprint import print_parts
-from airflow_aiflow.durable.identity import OWN_KEY, EffectId, idempotency_key
+from airflow_aiflow.durable.identity import OWN_KEY, EffectId, effect_namespace, idempotency_key
 from airflow_aiflow.durable.policy import Duration, check_name
 from airflow_aiflow.durable.record import Usage
 from airflow_aiflow.exceptions import FlowOptionError, ItemsFailedError
@@ -96,7 +96,7 @@ def run_llm_batch(session: Session, flow: OutsideCalls, models: ModelCalls, call
         schema,
     )
     with flow_call(session, counts=False):
-        prompts = [_checked(number, prompt) for number, prompt in enumerate(items_of(call.prompts))]
+        prompts = [_checked(session, number, prompt) for number, prompt in enumerate(items_of(call.prompts))]
         if not prompts:
             session.services.host.log(f"aiflow: {call.name}: no prompts, nothing is submitted", warning=True)
             return ShardWriter(session, call.name).close(0)
@@ -119,8 +119,29 @@ def run_llm_batch(session: Session, flow: OutsideCalls, models: ModelCalls, call
         options={"scope": "generation", "timeout": SUBMIT_SECONDS},
         ran=collect,
     )
+    _tell_left(session, call.name, job.key)
     manifest: ArtifactRef = run_job(session, flow, job)
     return manifest
+
+
+def _tell_left(session: Session, name: str, key: str | None) -> None:
+    """Say where a further batch is about to be paid for although an earlier look submitted one of other prompts."""
+    replay = session.replay
+    namespace = effect_namespace("generation", session.attempt.execution, session.taken.generation)
+    if EffectId(namespace, name, key or "") in (replay.effects | replay.open):
+        return
+    alike = [
+        record for effect, record in replay.effects.items() if (effect.namespace, effect.name) == (namespace, name)
+    ]
+    left = [record for record in alike if record.effect not in replay.reached]
+    if left:
+        session.services.host.log(
+            f"aiflow: '{name}' submits another batch: its prompts, or what goes with them, are not those of the batch "
+            f"that an earlier attempt submitted (#{left[0].number}), which is paid for and not waited for any more. "
+            f"The prompts are made anew at each look: where they come from a query or a clock, make them in a "
+            f"flow.step or save them first",
+            warning=True,
+        )
 
 
 def _stored(session: Session, name: str, prompts: Sequence[str]) -> ArtifactRef:
@@ -170,11 +191,16 @@ def _request(session: Session, models: ModelCalls, call: BatchCall, rules: MapRu
         raise TypeError(str(error).replace("LlmRequest.__init__", "llm_batch")) from None
 
 
-def _checked(number: int, prompt: Any) -> str:
+def _checked(session: Session, number: int, prompt: Any) -> str:
     check_text(f"prompt {number}", prompt)
     text = str(prompt)
     if not text.strip():
         raise FlowOptionError(f"llm_batch(): prompt {number} is empty. Nothing was submitted")
+    if session.payloads.secret_in(text):
+        raise FlowOptionError(
+            f"llm_batch(): prompt {number} holds a secret that Airflow masks; it would lie in clear in the file of "
+            f"prompts. Nothing was submitted"
+        )
     return text
 
 
