@@ -32,10 +32,8 @@ def open_folder(path: str, option: str) -> Folder:
     :raises AiflowConfigError: if its connection is missing, or a field of it is missing or wrong.
     """
     if path.startswith("s3://"):
-        conn_id, _, rest = (
-            path.removeprefix("s3://").rpartition("@") if "@" in path.split("/")[2] else ("", "", path[5:])
-        )
-        bucket, _, prefix = rest.partition("/")
+        place, _, prefix = path.removeprefix("s3://").partition("/")
+        conn_id, _, bucket = place.rpartition("@")  # a name below the bucket may hold an @ as well
         if bucket:
             return _s3(conn_id or flow_settings().artifacts_conn_id, bucket, f"{prefix.strip('/')}/".lstrip("/"))
     local = unquote(path.removeprefix("file://")) if path.startswith("file://") else path

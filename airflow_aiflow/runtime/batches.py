@@ -84,7 +84,10 @@ def key_reader(field: str | Callable[[Any], Any]) -> KeyOf:
             value = item[field]
         if value is None or isinstance(value, list | dict | float) or not str(value).strip():
             raise ItemInputError(f"item {name} has no key: {what} is {value!r}")
-        return str(value)
+        key = str(value)
+        if "\x00" in key or any("\ud800" <= sign <= "\udfff" for sign in key):
+            raise ItemInputError(f"item {name} has no key that can be stored: {what} is {value!r}")
+        return key
 
     return read
 
@@ -109,14 +112,17 @@ def run_batch(session: Session, models: ModelCalls, batch: Batch) -> dict[str, A
             prompt_of=_prompt_of,
             item_key=None if batch.key_of is None else _key_of,
         )
-        files = ResultFiles(session, batch.folder, spool.keys(), batch.form, batch.shard)
+        may_fail = batch.rules.tolerant
+        files = ResultFiles(session, batch.folder, spool.keys(), batch.form, batch.shard, tolerant=may_fail)
         report = map_report(session, batch.name, range(spool.total))
         try:
             results = OrderedResults(files.write, files.write_failed)
             MapRun(session, source, batch.rules, results, report).over(spool.asks())
             execution = session.attempt.execution
             told = {"dag_id": execution.dag_id, "run_id": execution.run_id, "task_id": execution.task_id}
-            address = files.close({**told, "repeated": spool.repeated})
+            # A process that was stopped meanwhile must not put its manifest over that of the attempt after it.
+            with session.gate.hand(batch.name):
+                address = files.close({**told, "repeated": spool.repeated})
         finally:
             files.drop()
         counts = {"items": spool.total, "succeeded": spool.total - files.failed, "failed": files.failed}

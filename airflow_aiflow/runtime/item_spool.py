@@ -89,7 +89,7 @@ class ItemSpool:
         :param key: its own, where it is known.
         :param error: why.
         """
-        self._insert(key, None, str(error))
+        self._insert(key, None, str(error).encode("utf-8", "backslashreplace").decode())
         self.failed += 1
 
     def _before(self, key: str) -> tuple[int, str | bytes | None] | None:

@@ -49,6 +49,7 @@ class ResultFiles:
     :param form: of the files.
     :param shard: which part of all items this is; ``None``: all of them.
     :param size: bytes after which the next file begins; ``None``: the usual number.
+    :param tolerant: whether an answer that may not lie in a file is a failed item, and not the end.
     """
 
     def __init__(
@@ -59,9 +60,12 @@ class ResultFiles:
         form: ResultFormat,
         shard: ItemShard | None,
         size: int | None = None,
+        *,
+        tolerant: bool = False,
     ) -> None:
         self._session, self._folder, self._keys = session, folder, keys
         self._form, self._shard, self._size = form, shard, size or FILE_BYTES
+        self._tolerant = tolerant
         self._stem = "part" if shard is None else f"part-{shard}"
         self.manifest_name = "manifest.json" if shard is None else f"manifest-{shard}.json"
         self._files: list[dict[str, Any]] = []
@@ -80,14 +84,18 @@ class ResultFiles:
         Take the next result.
 
         :param value: as the item gave it.
-        :raises FlowOptionError: if it holds a secret, which would lie in the file in clear.
+        :raises FlowOptionError: if it holds a secret, which would lie in the file in clear, and no item may fail.
         """
         secret = self._session.payloads.secret_in(value)
         if secret:
-            raise FlowOptionError(
+            refused = FlowOptionError(
                 f"the result of item {self._item} holds a secret that Airflow masks (at {secret}); it would lie in "
                 "clear in a file. Leave it out of the answer"
             )
+            if not self._tolerant:
+                raise refused
+            self.write_failed(refused)
+            return
         from pydantic_core import to_jsonable_python
 
         self._row(to_jsonable_python(value, inf_nan_mode="strings"), None)

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from airflow_aiflow.durable.artifact import ArtifactRef
 from airflow_aiflow.durable.item_shard import ItemShard, read_shard
 from airflow_aiflow.exceptions import (
+    AttemptSuperseded,
     FlowOptionError,
     ItemFileError,
     ItemInputError,
@@ -327,6 +328,27 @@ def test_a_shrunken_batch_names_no_older_file_and_removes_what_two_manifests_don
     assert {"notes.txt", "part-00000-mine.jsonl"} <= names
 
 
+def test_an_attempt_that_another_took_over_writes_no_manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(result_files, "FILE_BYTES", 1)
+    task = DurableTask()
+
+    def body(flow: Flow) -> Any:
+        class Slow(LocalFolder):
+            def put(self, name: str, stream: Any, **options: Any) -> None:
+                super().put(name, stream, **options)
+                flow._session.gate.supersede("a later attempt is at work")
+
+        folder = Slow(tmp_path)
+        rules, template = MapRules(4, "fail"), PromptTemplate(PROMPT)
+        # One file for each row, so that the last of them is stored before the manifest's turn.
+        made = Batch("batch", lambda: tickets(3), template, {}, key_reader("id"), {}, rules, folder, "jsonl", None)
+        return run_batch(flow._session, flow._models, made)
+
+    with pytest.raises(AttemptSuperseded):
+        task.run(body)
+    assert not (tmp_path / "manifest.json").exists()
+
+
 def test_results_are_items_again(tmp_path: Path) -> None:
     task = DurableTask()
 
@@ -409,6 +431,20 @@ def test_the_items_between_leave_nothing_behind_however_the_process_ends(tmp_pat
         assert spool.add("7", "another") is not None
 
 
+@pytest.mark.parametrize("key", ["half \ud800", "zero \x00"])
+def test_a_key_that_cant_be_stored_is_its_items_trouble_before_the_first_call(key: str, tmp_path: Path) -> None:
+    task, items = DurableTask(), [*tickets(2), {"id": key, "subject": "", "body": ""}]
+    with pytest.raises(ItemInputError, match="item 2 of the list has no key that can be stored"):
+        run(task, items, tmp_path)
+    assert asked(task) == []
+    assert run(task, items, tmp_path, on_item_error="skip")["failed"] == 1
+
+
+def test_an_error_that_quotes_half_a_surrogate_pair_fails_its_item_alone(tmp_path: Path) -> None:
+    items = [*tickets(2), {"id": 3, "subject": "", "\ud800": ""}]
+    assert run(DurableTask(), items, tmp_path, on_item_error="skip")["failed"] == 1
+
+
 def test_a_large_item(tmp_path: Path) -> None:
     task = DurableTask(models=ScriptedModels(lambda request: request.prompt[::-1]))
     run(task, [{"id": 1, "body": "x" * 5_000_000 + "y"}], tmp_path, prompt="{{ item.body }}")
@@ -417,9 +453,9 @@ def test_a_large_item(tmp_path: Path) -> None:
 
 def test_odd_characters(tmp_path: Path) -> None:
     task = DurableTask(models=ScriptedModels(lambda request: request.prompt))
-    run(task, [{"id": "a\x00b/ä", "body": "\x00 \U0001f600"}], tmp_path, prompt="{{ item.body }}", on_item_error="skip")
+    run(task, [{"id": "a b/ä", "body": "\x00 \U0001f600"}], tmp_path, prompt="{{ item.body }}")
     [row] = rows_of(tmp_path)
-    assert row["result"] == "\x00 \U0001f600" or row["error"]
+    assert (row["key"], row["result"]) == ("a b/ä", "\x00 \U0001f600")
 
 
 def test_an_answer_with_a_secret_is_refused(tmp_path: Path) -> None:
@@ -427,6 +463,17 @@ def test_an_answer_with_a_secret_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FlowOptionError, match="the result of item 0 holds a secret"):
         run(task, tickets(1), tmp_path)
     assert not (tmp_path / "manifest.json").exists()
+
+
+def test_an_answer_with_a_secret_is_a_failed_item_where_items_may_fail(tmp_path: Path) -> None:
+    def answer(request: Any) -> str:
+        return "sk-secret" if "Ticket 1" in request.prompt else "fine"
+
+    task = DurableTask(models=ScriptedModels(answer), secrets=("sk-secret",))
+    assert run(task, tickets(3), tmp_path, on_item_error="skip")["failed"] == 1
+    rows = rows_of(tmp_path)
+    assert [row["result"] for row in rows] == ["fine", None, "fine"]
+    assert rows[1]["error"]["type"] == "FlowOptionError"
 
 
 def test_a_source_that_breaks_off_ends_the_batch_with_its_own_error_and_is_closed(tmp_path: Path) -> None:
