@@ -189,21 +189,28 @@ class SubmissionService(Moves):
             except Exception as error:  # one row must not keep the others from their runs
                 log.warning("aiflow: the run of submission %s could not be made: %s", row.submission_id, error)
                 self._submissions.put_off(row.submission_id)
-        for row in self._submissions.late(older_than=older_than, limit=HEALED):
-            if self._done(row, self._runs.end):
-                self._submissions.checked(row.submission_id)
+        self.each(self._submissions.late(older_than=older_than, limit=HEALED), self._end_and_check)
         return len(rows)
 
-    def _done(self, row: Submission, deed: Callable[[Submission], object]) -> bool:
-        """Do something for one of many, which must not keep the others from it; say whether it was done."""
-        try:
-            deed(row)
-        except (AirflowUnavailableError, LedgerUnavailableError):
-            raise  # each of the others would wait for its time-out, too
-        except Exception as error:
-            log.warning("aiflow: submission %s can't be brought on: %s", row.submission_id, error)
-            return False
-        return True
+    def _end_and_check(self, row: Submission) -> None:
+        self._runs.end(row)
+        self._submissions.checked(row.submission_id)
+
+    @staticmethod
+    def each(rows: Sequence[Submission], step: Callable[[Submission], object]) -> None:
+        """
+        Take a step with each of many: one that Airflow refuses must not keep the others from theirs.
+
+        :raises AirflowUnavailableError: if Airflow does not answer: no other row is better off.
+        :raises LedgerUnavailableError: likewise.
+        """
+        for row in rows:
+            try:
+                step(row)
+            except (AirflowUnavailableError, LedgerUnavailableError):
+                raise
+            except Exception as error:
+                log.warning("aiflow: submission %s could not be brought on: %s", row.submission_id, error)
 
     def press_on(self) -> int:
         """
@@ -213,8 +220,7 @@ class SubmissionService(Moves):
         """
         rows = self._submissions.pressing(limit=PRESSED)
         wished = [row for row in rows if row.cancel_asked or row.overdue]
-        for row in wished:
-            self._done(row, self.standing)
+        self.each(wished, self.standing)
         self._note_ends([row for row in rows if row not in wished])
         return len(rows)
 

@@ -149,11 +149,9 @@ def end_wished(submissions: Submissions, api: AirflowApi) -> int:
     :param api: Airflow's.
     :return: how many there were.
     """
-    service, ended = _service(submissions, api), 0
-    for one in submissions.pressing():
-        ended += 1
-        service.press(one)
-    return ended
+    service, rows = _service(submissions, api), submissions.pressing()
+    service.each(rows, service.press)
+    return len(rows)
 
 
 def _service(submissions: Submissions, api: AirflowApi) -> SubmissionService:
