@@ -151,6 +151,8 @@ class Moves:
         :param submission: as it stands, its run made.
         """
         run = self._runs.look(submission)
+        if self._call_off(submission, run):
+            submission = self._submissions.get(submission.submission_id) or submission
         if self._carry_on(submission, run, ()):
             submission = self._submissions.get(submission.submission_id) or submission
             run = self._runs.look(submission)
@@ -158,13 +160,18 @@ class Moves:
             state, _ = seen(submission, run, RunSummary())
             self._submissions.moved(submission.submission_id, submission.state, state)
 
+    def _call_off(self, submission: Submission, run: Run | None) -> bool:
+        """Cancel what is over its deadline. Who is at work is to be read after it: then nobody begins unknowing."""
+        if submission.state.finished or run is None or run.state in ENDED:
+            return False
+        if submission.cancel_asked or not submission.overdue:
+            return False
+        return self._submissions.ask(submission.submission_id, cancel=True)
+
     def _carry_on(self, submission: Submission, run: Run | None, views: Sequence[ExecutionView]) -> bool:
         """Take the next step of what is wished; say whether anything was done."""
         if submission.state.finished or run is None or run.state in ENDED:
             return False
-        if submission.overdue and not submission.cancel_asked:
-            self._submissions.ask(submission.submission_id, cancel=True)
-            submission = self._submissions.get(submission.submission_id) or submission
         if submission.cancelling_for is not None:
             over = submission.cancelling_for > self._cancel_grace
             if over or not self._runs.stop(submission, _ending(views)):

@@ -244,6 +244,9 @@ class SubmissionService(Moves):
             return Standing(submission, pause_reason=HELD, attempts=0, steps=0, calls=0, cost=Decimal(0))
         views = self._reader.executions(submission.pipeline, submission.run_id) if submission.made else []
         run = self._runs.look(submission) if submission.made else None
+        if self._call_off(submission, run):
+            submission = self._submissions.get(submission.submission_id) or submission
+            views = self._reader.executions(submission.pipeline, submission.run_id)
         if submission.made and self._carry_on(submission, run, views):
             submission = self._submissions.get(submission.submission_id) or submission
             run = self._runs.look(submission)
