@@ -242,6 +242,11 @@ class Gate:
                 self._heeded = self._heeded or self._wish
             self._wish, self._undoing = None, True
 
+    def heed_nobody(self) -> None:
+        """Let start whatever is wished of the run: what is done here is a person's word itself."""
+        with self._lock:
+            self._wish, self._undoing = None, True
+
     def cut(self) -> None:
         """Note that what is in hand had its time in a shutdown, and is waited for no longer. Takes no lock."""
         self._cut_short = self._overdue = True

@@ -65,6 +65,7 @@ def undo_by_person(services: Services, found: EffectRecord, word: PersonsUndo) -
 
     def body(flow: Flow) -> Word:
         session: Session = flow._session
+        session.gate.heed_nobody()  # of a run that is held or was cancelled it is taken back as well
         return _undo(session, found, word)
 
     return run_attempt(_attempt(services, found), services, body)

@@ -46,6 +46,6 @@ select
         where
             hashtextextended(s.dag_id, 0) = hashtextextended(%(dag_id)s, 0)
             and hashtextextended(s.run_id, 0) = hashtextextended(%(run_id)s, 0)
-            and s.dag_id = %(dag_id)s and s.run_id = %(run_id)s and s.finished_at is null
+            and s.dag_id = %(dag_id)s and s.run_id = %(run_id)s and (s.finished_at is null or s.state = 'cancelled')
     ) as asked
 from up
