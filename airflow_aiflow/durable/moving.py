@@ -84,7 +84,10 @@ class Moves:
             return
         self._submissions.ask(submission.submission_id, cancel=True)
         failpoint("after_cancel_asked")
-        if not submission.made:
+        if not submission.made and self._runs.look(submission) is not None:
+            # Its maker was killed before it said so, and the run may be at work: it ends in steps, as any other.
+            self._submissions.made(submission.submission_id)
+        elif not submission.made:
             # Its maker sees the wish; one that made the run meanwhile is ended by the next look.
             self._submissions.moved(submission.submission_id, submission.state, SubmissionState.CANCELLED)
             self._runs.end(submission)
@@ -178,13 +181,22 @@ class Moves:
                 failpoint("before_run_ended")
                 self._runs.end(submission)
             return True
-        if submission.hold_asked and not run.held:
-            self._runs.hold(submission)
-            return True
-        if run.held and not submission.hold_asked:
-            self._runs.release(submission, [_place(view) for view in views if view.pause_reason == HELD])
+        if submission.hold_asked != run.held:
+            self._hold_as_wished(submission, views)
             return True
         return False
+
+    def _hold_as_wished(self, submission: Submission, views: Sequence[ExecutionView]) -> None:
+        """Hold the run or let it go, until the wish is the same after it: else a late look undoes a newer word."""
+        while True:
+            if submission.hold_asked:
+                self._runs.hold(submission)
+            else:
+                self._runs.release(submission, [_place(view) for view in views if view.pause_reason == HELD])
+            now = self._submissions.get(submission.submission_id)
+            if now is None or now.state.finished or now.cancel_asked or now.hold_asked == submission.hold_asked:
+                return
+            submission = now
 
     def _end_late(self, submission: Submission) -> None:
         """End a run whose maker was killed between making it and seeing that it had been cancelled."""

@@ -167,9 +167,11 @@ class SubmissionService(Moves):
         self._submissions.made(submission.submission_id)
         now = self._submissions.get(submission.submission_id)
         if now is not None and now.cancel_asked:
-            self._runs.end(now)  # cancelled in between, when there was no run to end
+            if now.state.finished:
+                self._runs.end(now)  # cancelled in between, when there was no run to end
+            # Else the next look ends it in steps: it may have been found made, and be at work.
         elif now is not None and now.hold_asked:
-            self._runs.hold(now)
+            self._hold_as_wished(now, ())
 
     def heal(self, *, older_than: float) -> int:
         """

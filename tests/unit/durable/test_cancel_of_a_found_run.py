@@ -1,0 +1,99 @@
+"""A run whose maker was killed before it said so may be at work: a cancel ends it in steps, as any other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, cast
+from uuid import uuid4
+
+from airflow_aiflow.durable.submission import Submission, SubmissionState
+from airflow_aiflow.durable.submitting import SubmissionService
+
+
+def submission(**changes: Any) -> Submission:
+    plain = Submission(
+        submission_id=uuid4(),
+        user="ann",
+        pipeline="answer",
+        run_id="run",
+        key="key",
+        window=1,
+        fingerprint=b"",
+        input={},
+        labels={},
+        priority=0,
+        state=SubmissionState.RUNNING,
+        created_at=datetime.now(UTC),
+        made=True,
+    )
+    return replace(plain, **changes)
+
+
+@dataclass
+class Row:
+    """Keep one submission."""
+
+    row: Submission
+
+    def get(self, _one: Any) -> Submission:
+        return self.row
+
+    def ask(self, _one: Any, *, cancel: bool | None = None, hold: bool | None = None) -> bool:
+        if cancel:
+            self.row = replace(self.row, cancelling_for=0.0, hold_asked=False)
+        elif hold is not None:
+            self.row = replace(self.row, hold_asked=hold)
+        return True
+
+    def made(self, _one: Any) -> None:
+        self.row = replace(self.row, made=True)
+
+    def moved(self, _one: Any, old: SubmissionState, new: SubmissionState, *, retry: bool = False) -> bool:
+        self.row = replace(self.row, state=new) if self.row.state is old else self.row
+        return self.row.state is new
+
+
+@dataclass
+class Runs:
+    """Be Airflow, where the run is there."""
+
+    deeds: list[str] = field(default_factory=list)
+    state: str = "running"
+    held: bool = False
+
+    def look(self, _one: Submission) -> Runs:
+        return self
+
+    def make(self, _one: Submission) -> None:
+        self.deeds.append("make")
+
+    def end(self, _one: Submission) -> None:
+        self.deeds.append("end")
+
+
+def world() -> tuple[Row, Runs, SubmissionService]:
+    rows, runs = Row(submission(state=SubmissionState.QUEUED, made=False)), Runs()
+    return rows, runs, SubmissionService(cast(Any, rows), cast(Any, None), cast(Any, runs), window_days=1)
+
+
+def test_by_who_cancels() -> None:
+    rows, runs, service = world()
+    service.cancel(rows.row)
+    assert (runs.deeds, rows.row.made, rows.row.cancel_asked) == ([], True, True)
+    assert rows.row.state is SubmissionState.QUEUED
+
+
+def test_by_who_heals() -> None:
+    rows, runs, service = world()
+    rows.ask(None, cancel=True)
+    service.make(rows.row)
+    assert (runs.deeds, rows.row.made, rows.row.state) == (["make"], True, SubmissionState.QUEUED)
+
+
+def test_one_that_counts_as_cancelled_is_ended_at_once() -> None:
+    rows, runs, service = world()
+    before = rows.row
+    rows.row = replace(before, state=SubmissionState.CANCELLED, cancelling_for=0.0)
+    service.make(before)
+    assert runs.deeds == ["make", "end"]
