@@ -51,6 +51,11 @@ class SubmissionState(StrEnum):
         """Whether nothing moves it any more but a person's word."""
         return self in FINISHED
 
+    @property
+    def settled(self) -> bool:
+        """Whether Airflow's word moves it no more: what failed may be brought back."""
+        return not MOVES[self]
+
 
 FINISHED = frozenset({SubmissionState.SUCCEEDED, SubmissionState.FAILED, SubmissionState.CANCELLED})
 
@@ -325,7 +330,12 @@ class Submissions(Protocol):
         """Note that one which was cancelled before its run was made has none, or none any more."""
 
     def pressing(self, *, limit: int = 100) -> list[Submission]:
-        """List those whose end somebody waits for without looking: cancelled, over their deadline, with a callback."""
+        """
+        List those whose end somebody waits for without looking: cancelled, over their deadline, with a callback, also
+        where they failed within a day, and may come back.
+
+        :param limit: of each kind.
+        """
 
     def made(self, submission_id: UUID) -> None:
         """Note that the DAG run is there."""

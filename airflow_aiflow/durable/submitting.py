@@ -282,7 +282,7 @@ class SubmissionService(Moves):
 
     def _note_ends(self, rows: Sequence[Submission]) -> list[Standing]:
         """Look at many and move them; what was wished of them others bring on."""
-        open_ = [one for one in rows if one.made and not one.state.finished]
+        open_ = [one for one in rows if one.made and not one.state.settled]
         if not open_:
             return [Standing(one) for one in rows]
         runs = self._runs.look_many(open_)

@@ -11,6 +11,7 @@ alter table aiflow.submission
 create index submission_cancelled on aiflow.submission (cancel_asked_at) where cancel_asked_at is not null and finished_at is null;
 create index submission_overdue on aiflow.submission (deadline) where deadline is not null and finished_at is null;
 create index submission_told on aiflow.submission (submission_id) where callback_url is not null and finished_at is null;
+create index submission_failed on aiflow.submission (finished_at) where callback_url is not null and state = 'failed';
 
 create table aiflow.submit_pace (               -- one row a user, however many submissions
     submitted_by text primary key,
