@@ -152,7 +152,7 @@ class SubmissionService(Moves):
 
         :param submission: not yet made.
         """
-        if submission.hold_asked and not submission.cancel_asked:
+        if submission.hold_asked and not submission.cancel_asked and not submission.overdue:
             return  # once it is let go
         # One that a server made which was killed before it said so counts: it is noted, and ended where that is asked.
         if (submission.cancel_asked or submission.overdue) and self._runs.look(submission) is None:

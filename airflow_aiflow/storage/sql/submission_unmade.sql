@@ -6,7 +6,8 @@ select
     extract(epoch from clock_timestamp() - cancel_asked_at)::double precision, hold_asked_at is not null, finished_at,
     retried_at is not null, callback_url
 from aiflow.submission
-where made_at is null and finished_at is null and hold_asked_at is null
+where made_at is null and finished_at is null
+    and (hold_asked_at is null or deadline <= statement_timestamp())
     and created_at <= clock_timestamp() - make_interval(secs => %(older_than)s)
     and (make_after is null or make_after <= clock_timestamp())
 order by priority desc, created_at
