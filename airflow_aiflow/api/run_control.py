@@ -46,7 +46,8 @@ def hold_run(session: Session, run: DagRun) -> None:
             TaskInstance.run_id == run.run_id,
             TaskInstance.state == TaskInstanceState.SCHEDULED,
         )
-        .values(state=None)
+        # To be scheduled counts a try: what is taken back has not begun, and none is burnt for it.
+        .values(state=None, try_number=TaskInstance.try_number - 1)
         .execution_options(synchronize_session=False)
     )
 

@@ -111,6 +111,13 @@ class World:
                 for ti in self._instances(session)
             }
 
+    @property
+    def tries(self) -> dict[str, int]:
+        from airflow.utils.session import create_session
+
+        with create_session() as session:
+            return {ti.task_id: ti.try_number for ti in self._instances(session) if ti.map_index < 0}
+
     def _instances(self, session: Any) -> list[Any]:
         from airflow.models.taskinstance import TaskInstance
         from sqlalchemy import select
@@ -121,6 +128,14 @@ class World:
         found = self.runs.look(self.submission)
         assert found is not None
         return found
+
+    def failed_once(self, *, ago: float) -> None:
+        """Let the first task wait for its next try."""
+        from airflow.utils.session import create_session
+
+        with create_session() as session:
+            [first] = [ti for ti in self._instances(session) if ti.task_id == "first"]
+            first.state, first.end_date = "up_for_retry", datetime.now(UTC) - timedelta(seconds=ago)
 
     def parked(self, *, back_in: float, ago: float) -> None:
         """Park the first task as a reschedule does."""
@@ -187,6 +202,24 @@ def test_of_a_held_run_nothing_starts_and_what_is_scheduled_is_not_queued(world:
         world.runs.release(world.submission, [])
     world.schedule()
     assert world.states["first"] == "scheduled"
+
+
+@pytest.mark.parametrize(("before", "number"), [("new", 1), ("retry", 2), ("parked", 1)])
+def test_no_try_is_burnt_for_a_hold(world: World, before: str, number: int) -> None:
+    world.schedule()
+    world.schedule()
+    if before == "retry":
+        world.failed_once(ago=3600)
+    elif before == "parked":
+        world.parked(back_in=1, ago=60)
+    world.schedule()
+    tries = world.tries
+    assert (world.states["first"], tries["first"]) == ("scheduled", number)
+    for _ in range(2):
+        world.runs.hold(world.submission)
+        world.runs.release(world.submission, [])
+        world.schedule()
+    assert (world.states["first"], world.tries) == ("scheduled", tries)
 
 
 def test_the_true_moment_comes_back_exactly(world: World) -> None:
