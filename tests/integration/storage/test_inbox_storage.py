@@ -231,7 +231,7 @@ def test_a_take_over_stops_looking_at_the_first_sibling(
     from airflow_aiflow.storage.postgres_params import attempt_params
 
     attempt = an_attempt(an_execution(run_id="shared", map_index=1), 2, clear_number=1, max_tries=4)
-    params = dict(attempt_params(attempt, Sign.CLEARED, 30.0)) | {"seen": 1, "new_generations": 0}
+    params = dict(attempt_params(attempt, Sign.CLEARED, 30.0)) | {"seen": 1, "new_generations": 0, "dead": False}
     with behind.transaction(force_rollback=True):
         read = touched(behind, "take_over", params)
     assert read.get("step", 0) < FEW, read

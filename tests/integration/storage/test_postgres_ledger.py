@@ -175,7 +175,7 @@ def test_an_intent_waits_for_a_take_over_and_is_refused(ledger: PostgresLedger, 
     answers: list[IntentAnswer] = []
     with psycopg.connect(dsn) as newcomer:
         params = postgres_params.attempt_params(an_attempt(attempt.execution, 2), Sign.RETRY, TTL)
-        newcomer.execute(statement("take_over"), params | {"seen": 1, "new_generations": 0})
+        newcomer.execute(statement("take_over"), params | {"seen": 1, "new_generations": 0, "dead": False})
         intending = threading.Thread(target=lambda: answers.append(ledger.intend(first.lease, an_intent(effect))))
         intending.start()
         wait_until(lambda: waiting(behind, "transactionid"))
