@@ -96,9 +96,11 @@ async def require(user: BaseUser, method: Method, dag_id: str, *, missing: str) 
     await run_in_threadpool(check, user, method, dag_id, missing=missing)
 
 
-def json_only(request: Request) -> None:
+def json_only(request: Request, _user: SignedIn) -> None:
     """
     Refuse a body that is no JSON: a form of another site can't send any.
+
+    Nobody without credentials learns more than that they are missing.
 
     :raises HTTPException: 415.
     """
