@@ -2,42 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Self
 from uuid import UUID
 
 from airflow_aiflow.durable.callback import Callback
 from airflow_aiflow.durable.submission import SubmissionState
-from airflow_aiflow.storage.connections import Connections
+from airflow_aiflow.storage.ledger_part import LedgerPart
 from airflow_aiflow.storage.rows import utc
 from airflow_aiflow.storage.statements import statement
-
-#: Connections: one round at a time.
-POOL_SIZE = 1
 
 #: Tries, the first one among them: about a day with the back-off of ``callback_due``.
 MOST_TRIES = 30
 
 
-class PostgresCallbacks:
+class PostgresCallbacks(LedgerPart):
     """
     Implement the port ``Callbacks``.
 
     :param connections: lends connections; may be a ledger's own.
     """
-
-    def __init__(self, connections: Connections) -> None:
-        self._connections = connections
-        self._ask = connections.ask
-
-    @classmethod
-    def connect(cls, dsn: str) -> Self:
-        """
-        Open the callbacks of a ledger; whether it answers is found out by the first method.
-
-        :param dsn: a ``postgresql://`` URI or ``key=value`` pairs.
-        :raises AiflowConfigError: if the address is none.
-        """
-        return cls(Connections(dsn, POOL_SIZE))
 
     def due(self, *, limit: int) -> list[Callback]:
         """Take some that are due."""
@@ -63,7 +45,3 @@ class PostgresCallbacks:
         """Note that the receiver did not take it."""
         params = {"callback_id": callback_id, "why": why.replace("\0", ""), "most": MOST_TRIES}
         self._ask(statement("callback_failed"), params)
-
-    def close(self) -> None:
-        """Give the connections back."""
-        self._connections.close()

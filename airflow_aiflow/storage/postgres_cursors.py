@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from typing import Self
 
-from airflow_aiflow.storage.connections import Connections
+from airflow_aiflow.storage.ledger_part import LedgerPart
 from airflow_aiflow.storage.statements import statement
-
-#: Connections of an API server's worker.
-POOL_SIZE = 1
 
 #: Days after its last use for which a base is kept: a client that comes back later begins anew.
 KEPT_DAYS = 30
@@ -19,26 +15,12 @@ KEPT_DAYS = 30
 ID_BYTES = 16
 
 
-class PostgresCursors:
+class PostgresCursors(LedgerPart):
     """
     Implement the port ``CursorShelf``.
 
     :param connections: lends connections; may be a ledger's own.
     """
-
-    def __init__(self, connections: Connections) -> None:
-        self._connections = connections
-        self._ask = connections.ask
-
-    @classmethod
-    def connect(cls, dsn: str) -> Self:
-        """
-        Open the shelf of a ledger; whether it answers is found out by the first method.
-
-        :param dsn: a ``postgresql://`` URI or ``key=value`` pairs.
-        :raises AiflowConfigError: if the address is none.
-        """
-        return cls(Connections(dsn, POOL_SIZE))
 
     def keep(self, places: str) -> str:
         """Keep positions, and give the name of what is kept; of equal ones it is the same."""
@@ -54,7 +36,3 @@ class PostgresCursors:
     def reap(self) -> int:
         """Forget what nobody used for long; give how many."""
         return len(self._ask(statement("cursor_reap"), {"days": KEPT_DAYS}))
-
-    def close(self) -> None:
-        """Give the connections back."""
-        self._connections.close()

@@ -3,37 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Self
 
 from airflow_aiflow.durable.effect import EffectRecord
-from airflow_aiflow.storage.connections import Connections
+from airflow_aiflow.storage.ledger_part import LedgerPart
 from airflow_aiflow.storage.rows import effect_record
 from airflow_aiflow.storage.statements import statement
 
-#: Connections of who tells: one thing after the other.
-POOL_SIZE = 1
 
-
-class PostgresDoubts:
+class PostgresDoubts(LedgerPart):
     """
     Know of effects in doubt that nobody was told of.
 
     :param connections: lends connections; may be a ledger's own.
     """
-
-    def __init__(self, connections: Connections) -> None:
-        self._connections = connections
-        self._ask = connections.ask
-
-    @classmethod
-    def connect(cls, dsn: str) -> Self:
-        """
-        Open the ledger; whether it answers is found out by the first method.
-
-        :param dsn: a ``postgresql://`` URI or ``key=value`` pairs.
-        :raises AiflowConfigError: if the address is none.
-        """
-        return cls(Connections(dsn, POOL_SIZE))
 
     def untold(self, *, grace: float, limit: int) -> Sequence[EffectRecord]:
         """
@@ -58,7 +40,3 @@ class PostgresDoubts:
         """Count the effects that are in doubt."""
         [(number,)] = self._ask(statement("figures_in_doubt"))
         return int(number)
-
-    def close(self) -> None:
-        """Give the connections back."""
-        self._connections.close()

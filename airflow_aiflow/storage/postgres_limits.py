@@ -4,35 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Self
 from uuid import UUID
 
 from airflow_aiflow.durable.limit import Lent, Limit, LimitView, Wish
-from airflow_aiflow.storage.connections import Connections
+from airflow_aiflow.storage.ledger_part import LedgerPart
 from airflow_aiflow.storage.statements import statement
 from airflow_aiflow.storage.text import exact
 
 
-class PostgresLimits:
+class PostgresLimits(LedgerPart):
     """
     Implement the port ``LimitLedger``.
 
     :param connections: lends them; may be a ledger's own.
     """
-
-    def __init__(self, connections: Connections) -> None:
-        self._connections = connections
-        self._ask = connections.ask
-
-    @classmethod
-    def connect(cls, dsn: str) -> Self:
-        """
-        Open the limits of a ledger; whether it answers is found out by the first method.
-
-        :param dsn: a ``postgresql://`` URI or ``key=value`` pairs.
-        :raises AiflowConfigError: if the address is none.
-        """
-        return cls(Connections(dsn, 1))
 
     def exchange(self, name: str, worker: UUID, wish: Wish, *, ttl: float) -> Lent | None:
         """Take what a worker has used, and lend it what is free."""
@@ -55,7 +40,3 @@ class PostgresLimits:
     def limits(self) -> Sequence[LimitView]:
         """List the limits by name."""
         return [LimitView(Limit(*row[:4]), *row[4:]) for row in self._ask(statement("limits"))]
-
-    def close(self) -> None:
-        """Give the connections back."""
-        self._connections.close()

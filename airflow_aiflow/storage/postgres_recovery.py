@@ -10,7 +10,6 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Self
 
 from airflow_aiflow.durable.attempt import Owner
 from airflow_aiflow.durable.execution import ExecutionState, Lease
@@ -18,13 +17,11 @@ from airflow_aiflow.durable.identity import ExecutionId, digest
 from airflow_aiflow.durable.recovery_port import Scan
 from airflow_aiflow.durable.stall import Decision, History, Incident, Leave, Pulse, Quarantine, Settle, Stall, StallKind
 from airflow_aiflow.storage import recovery_rows
-from airflow_aiflow.storage.connections import Connections, Params
+from airflow_aiflow.storage.connections import Params
+from airflow_aiflow.storage.ledger_part import LedgerPart
 from airflow_aiflow.storage.postgres_params import lease_params
 from airflow_aiflow.storage.statements import statement
 from airflow_aiflow.storage.text import execution_identity, shown
-
-#: Connections of a pass: it asks one thing after the other.
-POOL_SIZE = 1
 
 #: Seconds after which a mark counts as nobody's that was begun and neither carried out nor taken back: longer than the
 #: request that follows it may take, shorter than two passes.
@@ -63,26 +60,12 @@ HUNG_SLACK, HUNG_LEAST = 1.0, 5.0
 REAPED_AT_ONCE = 5_000
 
 
-class PostgresRecovery:
+class PostgresRecovery(LedgerPart):
     """
     Implement the port ``RecoveryLedger``.
 
     :param connections: lends connections; may be a ledger's own.
     """
-
-    def __init__(self, connections: Connections) -> None:
-        self._connections = connections
-        self._ask = connections.ask
-
-    @classmethod
-    def connect(cls, dsn: str) -> Self:
-        """
-        Open recovery's side of a ledger; whether it answers is found out by the first method.
-
-        :param dsn: a ``postgresql://`` URI or ``key=value`` pairs.
-        :raises AiflowConfigError: if the address is none.
-        """
-        return cls(Connections(dsn, POOL_SIZE))
 
     def at_work(self, *, boot_id: str, pid_namespace: int) -> Sequence[tuple[int, int, Owner]]:
         """List the owners of live leases in one pid namespace of one machine."""
@@ -267,10 +250,6 @@ class PostgresRecovery:
         """Forget where results lie that are older; a slice of them at each call."""
         params = {"from_key": random.randint(-(2**63), 2**63 - 1), "most": REAPED_AT_ONCE, "age": age}
         return len(self._ask(statement("reuse_reap"), params))
-
-    def close(self) -> None:
-        """Give the connections back."""
-        self._connections.close()
 
 
 def _ids(execution: ExecutionId) -> dict[str, object]:

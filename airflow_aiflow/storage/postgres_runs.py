@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Self
 
 from airflow_aiflow.durable.attempt import OnClear
 from airflow_aiflow.durable.execution import ExecutionState
@@ -22,37 +21,20 @@ from airflow_aiflow.durable.run_view import (
     SpendingView,
     StepView,
 )
-from airflow_aiflow.storage.connections import Connections
+from airflow_aiflow.storage.ledger_part import LedgerPart
 from airflow_aiflow.storage.rows import Row, utc
 from airflow_aiflow.storage.statements import statement
-
-#: Connections of a command: it asks one thing after the other.
-POOL_SIZE = 1
 
 #: Steps of one list: a screen holds fifty, a program may want them all.
 MOST_STEPS = 10_000
 
 
-class PostgresRuns:
+class PostgresRuns(LedgerPart):
     """
     Read runs.
 
     :param connections: lends connections; may be a ledger's own.
     """
-
-    def __init__(self, connections: Connections) -> None:
-        self._connections = connections
-        self._ask = connections.ask
-
-    @classmethod
-    def connect(cls, dsn: str) -> Self:
-        """
-        Open a reader; whether the ledger answers is found out by the first method.
-
-        :param dsn: a ``postgresql://`` URI or ``key=value`` pairs.
-        :raises AiflowConfigError: if the address is none.
-        """
-        return cls(Connections(dsn, POOL_SIZE))
 
     def executions(
         self, dag_id: str, run_id: str, *, task_id: str | None = None, map_index: int = UNMAPPED
@@ -191,10 +173,6 @@ class PostgresRuns:
         :param executions: as they were given to ``wish``.
         """
         self._ask(statement("wish_withdrawn"), {"execution_ids": list(executions)})
-
-    def close(self) -> None:
-        """Give the connections back."""
-        self._connections.close()
 
 
 def _spending(name: str, row: Row) -> SpendingView:

@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Self
+from typing import Any
 from uuid import UUID
 
 from psycopg.types.json import Jsonb
@@ -22,12 +22,9 @@ from airflow_aiflow.durable.submission import (
     run_id_of,
 )
 from airflow_aiflow.exceptions import LedgerError
-from airflow_aiflow.storage.connections import Connections
+from airflow_aiflow.storage.ledger_part import LedgerPart
 from airflow_aiflow.storage.rows import utc
 from airflow_aiflow.storage.statements import statement
-
-#: Connections of an API server's worker: each request asks one thing after the other.
-POOL_SIZE = 4
 
 #: Seconds in a day.
 DAY = 86_400.0
@@ -36,26 +33,15 @@ DAY = 86_400.0
 ROUNDS = 10
 
 
-class PostgresSubmissions:
+class PostgresSubmissions(LedgerPart):
     """
     Implement the port ``Submissions``.
 
     :param connections: lends connections; may be a ledger's own.
     """
 
-    def __init__(self, connections: Connections) -> None:
-        self._connections = connections
-        self._ask = connections.ask
-
-    @classmethod
-    def connect(cls, dsn: str) -> Self:
-        """
-        Open the submissions of a ledger; whether it answers is found out by the first method.
-
-        :param dsn: a ``postgresql://`` URI or ``key=value`` pairs.
-        :raises AiflowConfigError: if the address is none.
-        """
-        return cls(Connections(dsn, POOL_SIZE))
+    #: Connections of an API server's worker: each request asks one thing after the other.
+    POOL_SIZE = 4
 
     def submit(
         self, request: SubmissionRequest, *, window_days: float, pace: Pace | None = None
@@ -162,10 +148,6 @@ class PostgresSubmissions:
         """Note a client's wish."""
         params = {"submission_id": submission_id, "cancel": cancel, "hold": hold}
         return bool(self._ask(statement("submission_ask"), params))
-
-    def close(self) -> None:
-        """Give the connections back."""
-        self._connections.close()
 
     def _present(self, submission_id: UUID) -> Submission:
         found = self.get(submission_id)

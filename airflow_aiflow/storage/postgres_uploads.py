@@ -2,42 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Self
 from uuid import UUID
 
 from airflow_aiflow.durable.upload import Upload
-from airflow_aiflow.storage.connections import Connections
+from airflow_aiflow.storage.ledger_part import LedgerPart
 from airflow_aiflow.storage.postgres_submissions import uuid7
 from airflow_aiflow.storage.rows import utc
 from airflow_aiflow.storage.statements import statement
-
-#: Connections of an API server's worker.
-POOL_SIZE = 1
 
 #: Uploads of one user that were announced and never used: more is no use, and each may hold 5 GiB of the store.
 MOST_OPEN = 100
 
 
-class PostgresUploads:
+class PostgresUploads(LedgerPart):
     """
     Implement the port ``Uploads``.
 
     :param connections: lends connections; may be a ledger's own.
     """
-
-    def __init__(self, connections: Connections) -> None:
-        self._connections = connections
-        self._ask = connections.ask
-
-    @classmethod
-    def connect(cls, dsn: str) -> Self:
-        """
-        Open the uploads of a ledger; whether it answers is found out by the first method.
-
-        :param dsn: a ``postgresql://`` URI or ``key=value`` pairs.
-        :raises AiflowConfigError: if the address is none.
-        """
-        return cls(Connections(dsn, POOL_SIZE))
 
     def begin(
         self,
@@ -105,7 +87,3 @@ class PostgresUploads:
     def forget(self, upload_id: UUID) -> None:
         """Forget one that was never used."""
         self._ask(statement("upload_forget"), {"upload_id": upload_id})
-
-    def close(self) -> None:
-        """Give the connections back."""
-        self._connections.close()
