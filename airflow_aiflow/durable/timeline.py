@@ -14,7 +14,7 @@ from airflow_aiflow.durable.record import StepRecord
 from airflow_aiflow.durable.run_view import ExecutionView
 
 #: How an attempt ended, for people: ``killed`` is one that ended without a word.
-AttemptOutcome = Literal["running", "succeeded", "failed", "killed", "superseded", "paused"]
+AttemptOutcome = Literal["running", "succeeded", "failed", "cancelled", "killed", "superseded", "paused"]
 
 #: ``ran`` by the last attempt; ``replayed``: an earlier one recorded it and the last one found it; ``reused``: another
 #: run, or another map index, had it.
@@ -23,6 +23,7 @@ StepState = Literal["ran", "replayed", "reused"]
 _OUTCOMES: Mapping[str, AttemptOutcome] = {
     "succeeded": "succeeded",
     "failed": "failed",
+    "cancelled": "cancelled",
     "paused": "paused",
     "superseded": "superseded",
     "lapsed": "killed",
