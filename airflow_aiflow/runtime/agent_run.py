@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from airflow_aiflow.durable.fingerprint import Printed, print_parts
+from airflow_aiflow.durable.identity import step_key
 from airflow_aiflow.durable.limit import check_limit_name
 from airflow_aiflow.exceptions import ApprovalDeclinedError, LedgerError, StepInputError
 from airflow_aiflow.llm.agent_prints import Conversation, plain_parameters, plain_settings
@@ -20,6 +21,7 @@ from airflow_aiflow.llm.agent_results import pack_tool, unpack_response, unpack_
 from airflow_aiflow.runtime.coroutines import Driver
 from airflow_aiflow.runtime.current import Unit, inside_unit
 from airflow_aiflow.runtime.payloads import masked
+from airflow_aiflow.runtime.replay import Slot
 from airflow_aiflow.runtime.session import Session
 from airflow_aiflow.runtime.steps import Ran, StepCall, run_step
 
@@ -62,8 +64,8 @@ class AgentRun:
         self._conversation = Conversation(session.secrets)
         #: Of each tool call of the last answers: the fingerprint of the request, and the place in its answer.
         self._places: dict[str, tuple[str, int]] = {}
-        #: The fingerprints of the requests so far, and whether each one asked again after an answer of no use.
-        self._asked: list[tuple[bytes, bool]] = []
+        #: The places of the requests so far, and whether each one asked again after an answer of no use.
+        self._asked: list[tuple[Slot, bool]] = []
         self._busy: set[asyncio.Future[None]] = set()
         #: What a tool raised.
         self._of_tool: BaseException | None = None
@@ -84,9 +86,9 @@ class AgentRun:
         return response
 
     def _request(self, request: AgentRequest) -> tuple[Printed, ModelResponse]:
-        printed = self._print(request)
+        printed, slot = self._placed(request)
         session = self._session
-        self._asked.append((printed.digest, _asks_again(request)))
+        self._asked.append((slot, _asks_again(request)))
         measured = self._rate_limit is not None or session.attempt.budget is not None
         described = request.described(self._rate_limit, whole=measured)
         caller = AgentCaller(request, self._driver.run)
@@ -98,9 +100,14 @@ class AgentRun:
             run=lambda: self._models.ask(self._name, described, lambda: caller),
             timeout=self._models.step_timeout(described),
         )
-        return printed, unpack_response(run_step(session, call), self._name)
+        return printed, unpack_response(run_step(session, call, slot), self._name)
 
-    def _print(self, request: AgentRequest) -> Printed:
+    def _placed(self, request: AgentRequest) -> tuple[Printed, Slot]:
+        """
+        Print a request and take its place: that of its first round whose answer was of use, or is not known yet.
+
+        A place whose answer was of no use stays taken, so that the same request of another run keeps its own.
+        """
         parts = [
             ("kind", "agent"),
             ("model", request.model.model_id),
@@ -108,11 +115,13 @@ class AgentRun:
             ("settings", plain_settings(request.settings)),
             ("tools and output", plain_parameters(request.parameters)),
         ]
-        secrets, rounds = self._session.secrets, 0
+        session, rounds = self._session, 0
         while True:
-            printed = print_parts([*parts, ("round", rounds)], secrets=secrets)
-            if not self._is_refused(printed.digest):
-                return printed
+            printed = print_parts([*parts, ("round", rounds)], secrets=session.secrets)
+            slot = session.replay.take(self._unit.path, self._name, printed.digest)
+            if not self._is_refused(slot):
+                return printed, slot
+            self._unit.slots[slot.key] = slot
             rounds += 1
 
     # --- tools ---
@@ -233,20 +242,20 @@ class AgentRun:
 
     def _refuse(self) -> None:
         """Note the first of the answers that the agent could make nothing of."""
-        first = next((digest for digest, again in reversed(self._asked) if not again), self._asked[0][0])
+        first = next((slot for slot, again in reversed(self._asked) if not again), self._asked[0][0])
         session = self._session
         run_step(session, StepCall("step", REFUSED, _mark(first), lambda: Ran(None)))
         session.services.host.log(f"aiflow: '{self._name}' got answers of no use; a further try asks for others")
 
-    def _is_refused(self, digest: bytes) -> bool:
-        from airflow_aiflow.durable.identity import step_key
-
-        mark = _mark(digest)
+    def _is_refused(self, slot: Slot) -> bool:
+        mark = _mark(slot)
         return self._session.replay.find(step_key(self._unit.path, REFUSED, mark, 0)) is not None
 
 
-def _mark(digest: bytes) -> bytes:
-    return print_parts([("kind", "refused"), ("request", digest)]).digest
+def _mark(slot: Slot) -> bytes:
+    # The first one's has no number: older releases wrote their marks so.
+    which = [("occurrence", slot.occurrence)] if slot.occurrence else []
+    return print_parts([("kind", "refused"), ("request", slot.fingerprint), *which]).digest
 
 
 def _asks_again(request: AgentRequest) -> bool:

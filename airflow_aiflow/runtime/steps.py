@@ -153,29 +153,32 @@ def check_retries(method: str, retries: object) -> None:
         raise FlowOptionError(f"flow.{method}(): retries must be a whole number from 0, got {retries!r}")
 
 
-def run_step(session: Session, call: StepCall) -> Any:
+def run_step(session: Session, call: StepCall, slot: Slot | None = None) -> Any:
     """
     Replay a step, or run and record it.
 
     :param session: the attempt at work.
     :param call: the step.
+    :param slot: its place, where it has been taken already.
     :return: the decoded stored value.
     """
     with flow_call(session):
-        done, value = prepare(session, call)
+        done, value = prepare(session, call, slot)
         return value if done else run_live(session, call, value)
 
 
-def prepare(session: Session, call: StepCall) -> tuple[bool, Any]:
+def prepare(session: Session, call: StepCall, slot: Slot | None = None) -> tuple[bool, Any]:
     """
     Take a step's place and replay it where it is recorded.
 
     :param session: the attempt at work.
     :param call: the step.
+    :param slot: its place, where it has been taken already.
     :return: (True, its value), or (False, the slot to run it in).
     """
     unit = current_unit()
-    slot = session.replay.take(unit.path, call.name, call.fingerprint)
+    if slot is None:
+        slot = session.replay.take(unit.path, call.name, call.fingerprint)
     found = session.replay.find(slot.key)
     try:
         if found is not None:

@@ -730,6 +730,28 @@ def test_an_answer_that_does_not_fit_is_asked_for_again_by_the_next_try() -> Non
     assert OUTSIDE == [("look", 1)]
 
 
+def test_a_vote_of_no_use_leaves_the_other_votes_as_they_are() -> None:
+    """Three runs of one name and prompt: of the second, the answer and the one after it do not fit."""
+    votes = iter([1, "two", "zwei", 2, 3])
+
+    def vote(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        ASKED.append(len(messages))
+        return ModelResponse([call("final_result", response=next(votes))])
+
+    agent = Agent(FunctionModel(vote), output_type=int, retries=1)
+
+    def body(flow: Flow) -> list[int]:
+        return [flow.agent("vote", agent, "How many?") for _ in range(3)]
+
+    task = DurableTask()
+    with pytest.raises(UnexpectedModelBehavior):
+        task.run(body)
+    assert ASKED == [1, 1, 3], "a vote, another one, and that one once more"
+    for _ in range(2):
+        assert task.run(body) == [1, 2, 3]
+        assert ASKED == [1, 1, 3, 1, 1], "the second anew and the third; the first is paid once"
+
+
 def test_an_agent_in_a_tool_that_gives_up_leaves_the_outer_answers_as_they_are() -> None:
     answers = iter(["none", "none either", 7])
 
