@@ -14,6 +14,7 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
+from airflow_aiflow.durable.asking_many import ask_many
 from airflow_aiflow.durable.callback import CallbackRules
 from airflow_aiflow.durable.failpoint import failpoint
 from airflow_aiflow.durable.hold import HELD
@@ -281,16 +282,20 @@ class SubmissionService(Moves):
         return self._note_ends(self._submissions.page(wanted))
 
     def _note_ends(self, rows: Sequence[Submission]) -> list[Standing]:
-        """Look at many and move them; what was wished of them others bring on."""
+        """Look at many and move them; what was wished of them others bring on. One that can't be looked at stays."""
         open_ = [one for one in rows if one.made and not one.state.settled]
         if not open_:
             return [Standing(one) for one in rows]
         runs = self._runs.look_many(open_)
-        sums = self._reader.summaries([one.run for one in open_])
-        looks = {one.submission_id: seen(one, runs.get(one.run), sums.get(one.run, RunSummary())) for one in open_}
-        moved = self._submissions.moved_many(
-            [(one, looks[one.submission_id][0]) for one in open_ if looks[one.submission_id][0] is not one.state]
-        )
+
+        def look(part: Sequence[Submission]) -> dict[UUID, tuple[SubmissionState, str | None]]:
+            sums = self._reader.summaries([one.run for one in part])
+            return {one.submission_id: seen(one, runs.get(one.run), sums.get(one.run, RunSummary())) for one in part}
+
+        looks = ask_many(open_, look, _name)
+        moves = [(one, looks[one.submission_id][0]) for one in open_ if one.submission_id in looks]
+        news = [(one, new) for one, new in moves if new is not one.state]
+        moved = ask_many(news, self._submissions.moved_many, lambda move: _name(move[0]))
         return [_looked_at(one, looks.get(one.submission_id), moved) for one in rows]
 
     def try_make(self, submission: Submission) -> None:
@@ -311,6 +316,10 @@ class SubmissionService(Moves):
         :param submission: as it was seen last.
         """
         return self._runs.result(submission)
+
+
+def _name(one: Submission) -> str:
+    return f"submission {one.submission_id}"
 
 
 def _looked_at(
