@@ -101,8 +101,16 @@ def is_assigned(user: BaseUser, question: Question | None) -> bool:
     """
     if question is None or not question.assigned_users:
         return True
-    # By the id alone, as Airflow's own form does: a name may be another one's id, and a user's own choice.
-    return str(user.get_id()) in question.assigned_users
+    return user_id(user) in question.assigned_users
+
+
+def user_id(user: BaseUser) -> str:
+    """
+    Give what ``assigned_users`` hold: the id alone, for a name may be another one's id, and a user's own choice.
+
+    :param user: who.
+    """
+    return str(user.get_id())
 
 
 def entry_model(entry: InboxEntry, sight: Sight, user: BaseUser, cipher: PayloadCipher) -> InboxEntryModel:

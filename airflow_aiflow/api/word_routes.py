@@ -25,7 +25,7 @@ from airflow_aiflow.api.inbox_models import (
     WordsModel,
 )
 from airflow_aiflow.api.inbox_routes import NOTHING, Number
-from airflow_aiflow.api.inbox_views import concerned, is_assigned
+from airflow_aiflow.api.inbox_views import concerned, is_assigned, user_id
 from airflow_aiflow.api.own_airflow import tell_later
 from airflow_aiflow.api.problem import problem
 from airflow_aiflow.api.reading import Reading
@@ -100,7 +100,9 @@ class WordRoutes:
         if given and body.decision != "happened":
             raise HTTPException(422, "a result goes with 'happened': what did not happen has none")
         result = self._stored(number, body.result) if given else None
-        said = resolve(inbox, number, body.decision, by=said_by(user), note=body.reason, result=result)
+        said = resolve(
+            inbox, number, body.decision, by=said_by(user), note=body.reason, user=user_id(user), result=result
+        )
         return self._outcome(number, said, user, request, after)
 
     def answered(
@@ -111,7 +113,9 @@ class WordRoutes:
         if body.option not in question.options:
             options = ", ".join(map(repr, question.options))
             raise HTTPException(422, f"#{number} takes one of {options}")
-        said = answer(self._reading().inbox, question, body.option, by=said_by(user), note=body.reason)
+        said = answer(
+            self._reading().inbox, question, body.option, by=said_by(user), note=body.reason, user=user_id(user)
+        )
         return self._outcome(number, said, user, request, after)
 
     def answered_many(
@@ -139,12 +143,12 @@ class WordRoutes:
         question = inbox.question(number)
         if decision is not None and (question is None or question.kind == "doubt"):
             self._doubt(user, number)
-            return resolve(inbox, number, decision, by=by, note=body.reason)
+            return resolve(inbox, number, decision, by=by, note=body.reason, user=user_id(user))
         question = self._question(user, number)
         if body.decision not in question.options:
             options = ", ".join(map(repr, question.options))
             raise HTTPException(422, f"#{number} takes one of {options}")
-        return answer(inbox, question, body.decision, by=by, note=body.reason)
+        return answer(inbox, question, body.decision, by=by, note=body.reason, user=user_id(user))
 
     def released(self, number: Number, body: ReasonBody, user: SignedIn) -> Any:
         """Allow that what was done is done once more, under a new idempotency key."""

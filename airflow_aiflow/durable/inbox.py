@@ -209,6 +209,7 @@ class Inbox(Protocol):
         decision: PersonDecision,
         *,
         by: str,
+        user: str | None = None,
         note: str = "",
         result: Stored | None = None,
         seal: bytes | None = None,
@@ -216,18 +217,23 @@ class Inbox(Protocol):
         """
         Say what became of an intent in doubt.
 
-        Counts only where that intent is its effect's current one and in doubt, or open with its owner presumed gone.
+        Counts only where that intent is its effect's current one and in doubt, or open with its owner presumed gone;
+        and where tasks wait for the word, if one of them takes it from this user.
 
         :param number: of the intent, or of a question about it.
+        :param by: who says so, for people.
+        :param user: the id that ``assigned_users`` hold; ``None``: ``by`` is it.
         :param result: with ``happened``, what the effect gives from now on.
         :param seal: over the result; without one it is a person's word, which ``decision`` says.
         """
 
-    def answer(self, number: int, option: str, *, by: str, note: str = "") -> Word:
+    def answer(self, number: int, option: str, *, by: str, user: str | None = None, note: str = "") -> Word:
         """
         Answer a question. For a doubt this is only the word that the waiting task shall fail.
 
         :param number: of the question; for a doubt its intent's number will do.
+        :param by: who says so, for people.
+        :param user: the id, which must be among the question's ``assigned_users``, if it has any; ``None``: ``by``.
         """
 
     def release(self, number: int, *, by: str, note: str) -> Word:
@@ -238,7 +244,7 @@ class Inbox(Protocol):
         """
 
 
-def give_word(inbox: Inbox, number: int, option: str, *, by: str, note: str = "") -> Word:
+def give_word(inbox: Inbox, number: int, option: str, *, by: str, user: str | None = None, note: str = "") -> Word:
     """
     Say one of the things that a form's option stands for.
 
@@ -246,11 +252,12 @@ def give_word(inbox: Inbox, number: int, option: str, *, by: str, note: str = ""
     :param number: of an intent in doubt, or of a question.
     :param option: ``happened`` or ``did_not_happen`` about an intent; else one of the question's options.
     :param by: who says so.
+    :param user: the id; ``None``: ``by`` is it.
     :param note: for people.
     """
     decision = _DECISIONS.get(option)
     if decision is not None:
         question = inbox.question(number)
         if question is None or question.kind == "doubt":
-            return inbox.resolve(number, decision, by=by, note=note)
-    return inbox.answer(number, option, by=by, note=note)
+            return inbox.resolve(number, decision, by=by, user=user, note=note)
+    return inbox.answer(number, option, by=by, user=user, note=note)

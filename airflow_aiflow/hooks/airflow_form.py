@@ -47,6 +47,8 @@ class AirflowForm:
     chosen: str | None
     by: str
     from_inbox: bool
+    #: The id of who chose it, which rights hang on; ``None``: Airflow does not say.
+    user: str | None = None
 
     @property
     def numbers(self) -> frozenset[int]:
@@ -75,6 +77,15 @@ def person(user: Mapping[str, Any] | None) -> str:
     if not known_as or not name or name == known_as:
         return known_as or name or "unknown"
     return f"{name} ({known_as})"
+
+
+def person_id(user: Mapping[str, Any] | None) -> str | None:
+    """
+    Give the id of who answered, which ``assigned_users`` hold.
+
+    :param user: as Airflow gives it.
+    """
+    return None if not user or user.get("id") is None else str(user["id"])
 
 
 def task_path(execution: ExecutionId) -> str:
@@ -110,6 +121,7 @@ def read_form(api: AsksAirflow, execution: ExecutionId) -> AirflowForm | None:
         chosen=str(chosen[0]) if found.get("response_received") and chosen else None,
         by=person(found.get("responded_by_user")),
         from_inbox=bool((found.get("params_input") or {}).get(IN_INBOX)),
+        user=person_id(found.get("responded_by_user")),
     )
 
 

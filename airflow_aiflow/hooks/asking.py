@@ -76,7 +76,7 @@ def receive(event: Mapping[str, Any], choices: Any) -> bool:
     :return: whether the form was answered without a word on what the task asks.
     """
     from airflow_aiflow.hooks.aiflow import AiflowHook
-    from airflow_aiflow.hooks.airflow_form import IN_INBOX, person
+    from airflow_aiflow.hooks.airflow_form import IN_INBOX, person, person_id
     from airflow_aiflow.hooks.host import AirflowHost
 
     chosen = next(iter(event.get("chosen_options") or ()), None)
@@ -84,7 +84,8 @@ def receive(event: Mapping[str, Any], choices: Any) -> bool:
         return False
     words = read_choices(choices).get(str(chosen), [])
     if words:
-        give_words(AiflowHook(), words, by=person(event.get("responded_by_user")), host=AirflowHost())
+        user = event.get("responded_by_user")
+        give_words(AiflowHook(), words, by=person(user), user=person_id(user), host=AirflowHost())
     return not words
 
 
@@ -107,13 +108,16 @@ def earlier_words(hook: AiflowHook, chosen: str) -> list[tuple[int, str]]:
     return [(number, decision)] if waits and decision is not None else []
 
 
-def give_words(hook: AiflowHook, words: Iterable[tuple[int, str]], *, by: str, host: AirflowHost) -> None:
+def give_words(
+    hook: AiflowHook, words: Iterable[tuple[int, str]], *, by: str, user: str | None, host: AirflowHost
+) -> None:
     """
     Put a form's answer into the inbox; a word that comes second changes nothing, and the log says who was first.
 
     :param hook: leads to the inbox; a ledger that is away is waited for, since Airflow tells an answer once.
     :param words: pairs of (number, word).
     :param by: who says so.
+    :param user: by id.
     :param host: writes the log.
     """
     from airflow_aiflow.runtime.clock import SystemClock
@@ -121,7 +125,7 @@ def give_words(hook: AiflowHook, words: Iterable[tuple[int, str]], *, by: str, h
 
     inbox, patience = hook.inbox(), Patience(SystemClock(), hook.settings.ledger_patience)
     for number, option in words:
-        word = patience.over(partial(give_word, inbox, number, option, by=by, note="by Airflow's form"))
+        word = patience.over(partial(give_word, inbox, number, option, by=by, user=user, note="by Airflow's form"))
         if word.counts:
             host.log(f"aiflow: #{number} is answered by {by}: {option}")
         else:
@@ -231,7 +235,7 @@ class Door:
         words = choices.get(found.chosen) or ([] if found.from_inbox else earlier_words(hook, found.chosen))
         if found.from_inbox or not words:
             return USED
-        give_words(hook, words, by=found.by, host=self.host)
+        give_words(hook, words, by=found.by, user=found.user, host=self.host)
         if found.chosen not in choices:
             return USED  # it answered what was asked before a clear, say
         return f"{found.by} has answered in Airflow's form, which Airflow did not pass on: it is in the inbox now"

@@ -60,7 +60,14 @@ def find_entry(inbox: Inbox, number: int) -> InboxEntry | None:
 
 
 def resolve(
-    inbox: Inbox, number: int, decision: DoubtDecision, *, by: str, note: str, result: Stored | None = None
+    inbox: Inbox,
+    number: int,
+    decision: DoubtDecision,
+    *,
+    by: str,
+    note: str,
+    user: str | None = None,
+    result: Stored | None = None,
 ) -> Said:
     """
     Say what became of a call in doubt.
@@ -70,6 +77,7 @@ def resolve(
     :param decision: ``fail``: the waiting task shall fail, the doubt stays.
     :param by: who says so.
     :param note: why.
+    :param user: the id that ``assigned_users`` hold; ``None``: ``by`` is it.
     :param result: with ``happened``, what the effect gives from now on.
     """
     entry = find_entry(inbox, number)
@@ -77,11 +85,11 @@ def resolve(
     if (before := _said_before(inbox, number)) is not None:
         return Said(before, decision, waits)
     if decision == "fail":
-        return Said(inbox.answer(number, FAIL, by=by, note=note), FAIL, waits)
-    return Said(inbox.resolve(number, decision, by=by, note=note, result=result), decision, waits)
+        return Said(inbox.answer(number, FAIL, by=by, user=user, note=note), FAIL, waits)
+    return Said(inbox.resolve(number, decision, by=by, user=user, note=note, result=result), decision, waits)
 
 
-def answer(inbox: Inbox, question: Question, option: str, *, by: str, note: str) -> Said:
+def answer(inbox: Inbox, question: Question, option: str, *, by: str, note: str, user: str | None = None) -> Said:
     """
     Answer a question.
 
@@ -90,9 +98,10 @@ def answer(inbox: Inbox, question: Question, option: str, *, by: str, note: str)
     :param option: one of its options.
     :param by: who says so.
     :param note: why.
+    :param user: the id; ``None``: ``by`` is it.
     """
     said = DECISIONS.get(option, option) if question.kind == "doubt" else option
-    return Said(give_word(inbox, question.number, said, by=by, note=note), option, question)
+    return Said(give_word(inbox, question.number, said, by=by, user=user, note=note), option, question)
 
 
 def stored_result(inbox: Inbox, number: int, result: Any, cipher: PayloadCipher, *, keys: str) -> Stored:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from airflow_aiflow.durable.effect import Decision
 from airflow_aiflow.durable.execution import ExecutionState, Lease
-from airflow_aiflow.durable.inbox import QuestionWrite
+from airflow_aiflow.durable.inbox import Question, QuestionWrite
 from airflow_aiflow.durable.sign import Sign
 from airflow_aiflow.exceptions import LedgerError
 
@@ -78,6 +80,26 @@ def check_person(by: str) -> None:
     """
     if not by.strip():
         raise ValueError("a word in the inbox needs the name of who says it")
+
+
+def may_say(user: str, questions: Sequence[Question]) -> bool:
+    """
+    Say whether a user's word is taken on a call in doubt: by one of the tasks that wait for it, or no task waits.
+
+    :param user: the id, which alone counts.
+    :param questions: about the call; those that are answered wait for nothing.
+    """
+    waiting = [each for each in questions if each.answer is None]
+    return not waiting or any(is_assigned(user, each) for each in waiting)
+
+
+def is_assigned(user: str, question: Question) -> bool:
+    """
+    Say whether a question is a user's to answer.
+
+    :param user: the id, which alone counts.
+    """
+    return not question.assigned_users or user in question.assigned_users
 
 
 def not_ours(lease: Lease) -> LedgerError:

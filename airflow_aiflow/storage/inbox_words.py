@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from airflow_aiflow.durable.effect import EffectState
 from airflow_aiflow.durable.identity import OWN_KEY, EffectId
 from airflow_aiflow.durable.inbox import PersonDecision, Question, QuestionKind, Word
+from airflow_aiflow.storage.answers import is_assigned, may_say
 
 COUNTS = Word(counts=True)
 
@@ -49,11 +51,15 @@ class Numbered:
     intent: IntentStanding | None
 
 
-def not_resolved(number: int, found: Numbered | None, decision: PersonDecision, by: str) -> Word:
+def not_resolved(
+    number: int, found: Numbered | None, decision: PersonDecision, by: str, user: str, questions: Sequence[Question]
+) -> Word:
     """
     Judge a word on an intent that changed nothing.
 
     :param found: what the number names.
+    :param user: who it was by id.
+    :param questions: about the intent.
     """
     if found is None:
         return _unknown(number)
@@ -64,6 +70,11 @@ def not_resolved(number: int, found: Numbered | None, decision: PersonDecision, 
         decision == "did_not_happen" and intent.outcome == "succeeded"
     ):
         return COUNTS
+    open_now = intent.outcome is None and intent.decision is None and intent.current == intent.number
+    if open_now and not may_say(user, questions):
+        return _for_others(
+            number, user, [name for each in questions if each.answer is None for name in each.assigned_users]
+        )
     return Word(False, f"#{intent.number} ({_name(intent)}) {_why_settled(intent)}")
 
 
@@ -114,12 +125,15 @@ def _why_kept(intent: IntentStanding) -> str:
     }[intent.state]
 
 
-def not_answered(number: int, questions: list[Question], found: Numbered | None, option: str, by: str) -> Word:
+def not_answered(
+    number: int, questions: list[Question], found: Numbered | None, option: str, by: str, user: str
+) -> Word:
     """
     Judge an answer that changed nothing.
 
     :param questions: those that the number stands for.
     :param found: what the number names, where there are none.
+    :param user: who it was by id.
     """
     if not questions:
         if found is None:
@@ -133,10 +147,16 @@ def not_answered(number: int, questions: list[Question], found: Numbered | None,
         return Word(False, f"#{number} was answered by {by} at {_when(at)}: {question.answer.option}")
     if option not in question.options:
         return Word(False, f"{option!r} is no option of #{number}: {', '.join(map(repr, question.options))}")
+    if not is_assigned(user, question):
+        return _for_others(number, user, question.assigned_users)
     return Word(
         False,
         f"#{number} is asked no more, for its task was cleared or has another request now: look into the inbox again",
     )
+
+
+def _for_others(number: int, user: str, assigned: Sequence[str]) -> Word:
+    return Word(False, f"#{number} is for {', '.join(dict.fromkeys(assigned))} to answer, and you are {user}")
 
 
 def _unknown(number: int) -> Word:

@@ -11,7 +11,7 @@ from airflow_aiflow.durable.execution import ExecutionState
 from airflow_aiflow.durable.inbox import InboxEntry, IntentRecord, PersonDecision, Question, Word
 from airflow_aiflow.durable.record import Stored
 from airflow_aiflow.storage import memory_effects, memory_questions
-from airflow_aiflow.storage.answers import check_decision, check_person
+from airflow_aiflow.storage.answers import check_decision, check_person, is_assigned, may_say
 from airflow_aiflow.storage.inbox_words import (
     COUNTS,
     IntentStanding,
@@ -104,6 +104,7 @@ class MemoryInbox:
         decision: PersonDecision,
         *,
         by: str,
+        user: str | None = None,
         note: str = "",
         result: Stored | None = None,
         seal: bytes | None = None,
@@ -111,20 +112,22 @@ class MemoryInbox:
         """Say what became of an intent in doubt."""
         check_decision(decision, has_result=result is not None)
         check_person(by)
-        by, given = shown(by), None if result is None else (result, seal)
+        by, who, given = shown(by), shown(by if user is None else user), None if result is None else (result, seal)
         with self._ledger.statement() as tables:
             found = _intent(tables, number)
-            if found is None or not _undecided(tables, *found):
-                return not_resolved(number, _numbered(tables, number), decision, by)
+            rows = [] if found is None else _questions(tables, found[1].number)
+            about = [memory_questions.read(tables, row) for row in rows]
+            if found is None or not _undecided(tables, *found) or not may_say(who, about):
+                return not_resolved(number, _numbered(tables, number), decision, by, who, about)
             row, intent = found
             memory_effects.apply_decision(tables, row, decision, by, given=given)
             tables.words[intent.number, "resolved"] = WordRow(by, tables.clock.monotonic(), shown(note))
             return COUNTS
 
-    def answer(self, number: int, option: str, *, by: str, note: str = "") -> Word:
+    def answer(self, number: int, option: str, *, by: str, user: str | None = None, note: str = "") -> Word:
         """Answer a question."""
         check_person(by)
-        option, by = shown(option), shown(by)
+        option, by, who = shown(option), shown(by), shown(by if user is None else user)
         with self._ledger.statement() as tables:
             rows = _questions(tables, number)
             unanswered = [
@@ -132,6 +135,7 @@ class MemoryInbox:
                 for row in rows
                 if row.answer is None
                 and option in row.write.options
+                and is_assigned(who, memory_questions.read(tables, row))
                 and not (row.number == number and _no_more(tables, row))
             ]
             for row in unanswered:
@@ -140,7 +144,7 @@ class MemoryInbox:
             if unanswered:
                 return COUNTS
             questions = [memory_questions.read(tables, row) for row in rows]
-            return not_answered(number, questions, _numbered(tables, number), option, by)
+            return not_answered(number, questions, _numbered(tables, number), option, by, who)
 
     def release(self, number: int, *, by: str, note: str) -> Word:
         """Allow that a done effect is done once more."""

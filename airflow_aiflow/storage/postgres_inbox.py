@@ -100,26 +100,29 @@ class PostgresInbox:
         decision: PersonDecision,
         *,
         by: str,
+        user: str | None = None,
         note: str = "",
         result: Stored | None = None,
         seal: bytes | None = None,
     ) -> Word:
         """Say what became of an intent in doubt."""
         check_decision(decision, has_result=result is not None)
-        params = _word_params(number, by, note) | payload("given", result)
+        params = _word_params(number, by, note, user) | payload("given", result)
         params |= {"decision": decision, "given_seal": None if result is None else seal}
         if self._ask(statement("resolve"), params):
             return COUNTS
-        return not_resolved(number, self._numbered(number), decision, shown(by))
+        found, who = self._numbered(number), shown(by if user is None else user)
+        about = [] if found is None or found.intent is None else self._ask_questions(found.intent.number)
+        return not_resolved(number, found, decision, shown(by), who, about)
 
-    def answer(self, number: int, option: str, *, by: str, note: str = "") -> Word:
+    def answer(self, number: int, option: str, *, by: str, user: str | None = None, note: str = "") -> Word:
         """Answer a question."""
-        option = shown(option)
-        if self._ask(statement("answer"), _word_params(number, by, note) | {"option": option}):
+        option, who = shown(option), shown(by if user is None else user)
+        if self._ask(statement("answer"), _word_params(number, by, note, user) | {"option": option}):
             return COUNTS
         asked = self.question(number)
         about = [asked] if asked else self._ask_questions(number)
-        return not_answered(number, about, None if about else self._numbered(number), option, shown(by))
+        return not_answered(number, about, None if about else self._numbered(number), option, shown(by), who)
 
     def release(self, number: int, *, by: str, note: str) -> Word:
         """Allow that a done effect is done once more."""
@@ -139,9 +142,9 @@ class PostgresInbox:
         return _numbered(rows[0]) if rows else None
 
 
-def _word_params(number: int, by: str, note: str) -> dict[str, object]:
+def _word_params(number: int, by: str, note: str, user: str | None = None) -> dict[str, object]:
     check_person(by)
-    return {"number": number, "by": shown(by), "note": shown(note)}
+    return {"number": number, "by": shown(by), "user": shown(by if user is None else user), "note": shown(note)}
 
 
 def _numbered(row: Row) -> Numbered:

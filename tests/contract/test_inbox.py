@@ -784,3 +784,49 @@ def test_an_effect_s_age_runs_from_the_first_call_with_its_key(done: Story) -> N
     assert done.record.age == pytest.approx(10, abs=5)
     done.world.ledger.settle(third.intent_id, "succeeded", result=None)
     assert done.record.done_for == pytest.approx(0, abs=5)
+
+
+def test_a_question_with_assigned_users_takes_a_word_of_theirs_alone(world: World) -> None:
+    write = a_question(assigned_users=("ann", "bert"))
+    number = world.ledger.ask(start(world.ledger).lease, write).number
+    refused = world.inbox.answer(number, "Approve", by="carl")
+    assert not refused.counts
+    assert refused.why == f"#{number} is for ann, bert to answer, and you are carl"
+    found = world.inbox.question(number)
+    assert found is not None and found.answer is None
+    # The id decides: a name that reads like one is none.
+    assert not world.inbox.answer(number, "Approve", by="ann", user="carl").counts
+    assert world.inbox.answer(number, "Approve", by="Ann B. (ann)", user="ann").counts
+    assert not world.inbox.answer(number, "Reject", by="bert").counts
+
+
+def test_a_doubt_that_an_assigned_user_is_asked_about_takes_a_word_of_theirs_alone(begun: Story) -> None:
+    world, taken, effect, write = begun.world, begun.taken, begun.effect, begun.write
+    assert world.ledger.doubt(taken.lease, write.intent_id)
+    number = world.ledger.ask(taken.lease, a_question(effect, write.intent_id, assigned_users=("ann",))).number
+    for which in (begun.number, number):
+        for decision in ("happened", "did_not_happen"):
+            refused = world.inbox.resolve(which, decision, by="carl")  # type: ignore[arg-type]
+            assert not refused.counts
+            assert "is for ann to answer, and you are carl" in refused.why
+        assert not world.inbox.answer(which, "Fail the task", by="carl").counts
+    assert begun.record.state is EffectState.IN_DOUBT
+    assert world.inbox.resolve(begun.number, "happened", by="Ann", user="ann").counts
+    assert begun.record.state is EffectState.SUCCEEDED
+
+
+def test_a_doubt_is_anybodys_once_no_task_waits_for_the_word(begun: Story) -> None:
+    world, taken, effect, write = begun.world, begun.taken, begun.effect, begun.write
+    assert world.ledger.doubt(taken.lease, write.intent_id)
+    asked = world.ledger.ask(taken.lease, a_question(effect, write.intent_id, assigned_users=("ann",)))
+    assert world.inbox.answer(asked.number, "Fail the task", by="ann").counts
+    assert world.inbox.resolve(begun.number, "did_not_happen", by="carl").counts
+
+
+def test_of_two_tasks_that_wait_for_one_word_each_ones_users_may_give_it(begun: Story) -> None:
+    world, taken, effect, write = begun.world, begun.taken, begun.effect, begun.write
+    assert world.ledger.doubt(taken.lease, write.intent_id)
+    world.ledger.ask(taken.lease, a_question(effect, write.intent_id, assigned_users=("ann",)))
+    world.ledger.ask(taken.lease, a_question(effect, write.intent_id, assigned_users=("bert",)))
+    assert not world.inbox.resolve(begun.number, "happened", by="carl").counts
+    assert world.inbox.resolve(begun.number, "happened", by="ann").counts

@@ -1,5 +1,6 @@
 -- The first answer stands. For a doubt its intent's number will do: everybody who waits for it is told. A question that
--- its task asks no more, for it was cleared since or asked again about another request, takes none.
+-- its task asks no more, for it was cleared since or asked again about another request, takes none; one that assigns
+-- users takes none but theirs.
 with target as materialized (
     select q.number from aiflow.question q
     where q.number = %(number)s and not exists (
@@ -24,4 +25,5 @@ with target as materialized (
 update aiflow.question q set answer = %(option)s, answered_by = %(by)s, answered_at = clock_timestamp(), note = %(note)s
 from target t
 where q.number = t.number and q.answer is null and %(option)s = any (q.options)
+    and (cardinality(q.assigned_users) = 0 or %(user)s = any (q.assigned_users))
 returning q.number

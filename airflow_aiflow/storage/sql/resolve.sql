@@ -1,5 +1,6 @@
 -- A person's word on an intent: in doubt, or open with its owner presumed gone. A compare-and-set: the first word wins.
--- As in `settle` and `decide` the intent is locked before its effect.
+-- As in `settle` and `decide` the intent is locked before its effect. Where tasks wait for the word, one of them must
+-- take it from this user.
 with target as materialized (
     select i.intent_id from aiflow.intent i
     where i.number = %(number)s
@@ -15,6 +16,10 @@ i as (
         and (o.state = 'in_doubt' or (
             o.state = 'intended' and (select v.gone_in from aiflow.effect_now v where v.effect_id = o.effect_id) <= 0
         ))
+        and coalesce((
+            select bool_or(cardinality(q.assigned_users) = 0 or %(user)s = any (q.assigned_users)) from aiflow.question q
+            where q.intent_id = n.intent_id and q.kind = 'doubt' and q.answer is null
+        ), true)
     returning n.effect_id, n.no, n.number
 ),
 e as (

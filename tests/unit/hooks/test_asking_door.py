@@ -85,10 +85,10 @@ class World:
     def __init__(self) -> None:
         self.ledger = MemoryLedger(FakeClock())
         self.inbox = MemoryInbox(self.ledger)
-        taken, self.effect = start(self.ledger), an_effect()
+        self.taken, self.effect = start(self.ledger), an_effect()
         intent = an_intent(self.effect)
-        self.ledger.intend(taken.lease, intent)
-        assert self.ledger.doubt(taken.lease, intent.intent_id)
+        self.ledger.intend(self.taken.lease, intent)
+        assert self.ledger.doubt(self.taken.lease, intent.intent_id)
         [entry] = self.inbox.waiting()
         self.number = entry.number
 
@@ -273,3 +273,15 @@ def test_a_response_brings_its_word_into_the_inbox_before_the_body_runs(
     [intent] = world.inbox.intents(world.number)
     assert (intent.decided_by, intent.note) == ("Ada (4)", "by Airflow's form")
     assert not task.form_is_used
+
+
+@pytest.mark.parametrize("user", [{"id": "ada", "name": "Ada L."}, {"id": "eve", "name": "ada"}])
+def test_a_forms_answer_counts_by_the_id_of_who_gave_it(
+    airflow: Airflow, world: World, monkeypatch: pytest.MonkeyPatch, user: dict[str, str]
+) -> None:
+    asked = world.ledger.ask(world.taken.lease, a_question(assigned_users=("ada",)))
+    choices = {f"Approve (#{asked.number})": [[asked.number, "Approve"]]}
+    asking.receive({"chosen_options": [*choices], "responded_by_user": user}, choices)
+    found = world.inbox.question(asked.number)
+    assert found is not None
+    assert (found.answer is not None) == (user["id"] == "ada")
