@@ -793,7 +793,8 @@ def test_a_question_with_assigned_users_takes_a_word_of_theirs_alone(world: Worl
     assert not refused.counts
     assert refused.why == f"#{number} is for ann, bert to answer, and you are carl"
     found = world.inbox.question(number)
-    assert found is not None and found.answer is None
+    assert found is not None
+    assert found.answer is None
     # The id decides: a name that reads like one is none.
     assert not world.inbox.answer(number, "Approve", by="ann", user="carl").counts
     assert world.inbox.answer(number, "Approve", by="Ann B. (ann)", user="ann").counts
