@@ -61,6 +61,7 @@ def flow_settings() -> FlowSettings:
         artifacts_conn_id=_text("artifacts_conn_id"),
         api_conn_id=_text("api_conn_id"),
         log_content=_truth("log_content"),
+        record_arguments=_truth("record_arguments"),
         guard=_truth("guard"),
         # Last, so that what can't be used besides is told as well.
         lease=LeaseRules(ttl=_seconds("lease_ttl"), interval=_seconds("heartbeat_interval")),

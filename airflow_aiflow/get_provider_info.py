@@ -143,6 +143,11 @@ def _limits_and_policies() -> dict[str, Any]:
         "log_content": _option(
             "boolean", "False", "Whether requests and results are shown in the task log, with secrets masked."
         ),
+        "record_arguments": _option(
+            "boolean",
+            "True",
+            "Whether the beginning of each argument of a step is kept beside its result, with secrets masked.",
+        ),
         "guard": _option("boolean", "True", "Whether a small process beside each task keeps its lease and cleans up."),
     }
 

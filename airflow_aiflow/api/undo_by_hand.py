@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from airflow_aiflow.durable.effect import EffectRecord
@@ -30,6 +31,10 @@ class ServerHost:
     def redact(self, text: str) -> str:
         """Mask nothing, for the same reason."""
         return text
+
+    def secret_words(self) -> Sequence[str]:
+        """Know none: no step runs here."""
+        return ()
 
     def ending(self, error: BaseException) -> ExecutionState | None:
         """Read an error as a failure."""

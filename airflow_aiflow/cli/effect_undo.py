@@ -12,7 +12,7 @@ import contextlib
 import importlib
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow_aiflow.cli.effect_view import payload_keys
@@ -106,6 +106,10 @@ class Shell:
     def redact(self, text: str) -> str:
         """Mask nothing: there is no list of secrets here."""
         return text
+
+    def secret_words(self) -> Sequence[str]:
+        """Know none: no step runs here."""
+        return ()
 
     def ending(self, error: BaseException) -> ExecutionState | None:
         """Read Ctrl-C as the end of the process, all else as a failure."""

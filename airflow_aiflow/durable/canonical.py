@@ -96,6 +96,8 @@ class CanonicalWriter:
         self._out: list[bytes] = []
         self._trail: list[object] = []
         self._open: dict[int, int] = {}
+        #: Whether it ever wrote bytes, or a function's code: what is not for people's eyes.
+        self.opaque = False
 
     def form(self, value: Any, root: str | None = None) -> bytes:
         """
@@ -170,6 +172,10 @@ class CanonicalWriter:
             self._raw(b"m", hmac.digest(self._secrets.key, raw, "sha256"))
         else:
             self._raw(b"s", raw)
+
+    def _bytes(self, value: bytes) -> None:
+        self.opaque = True
+        self._raw(b"b" if type(value) is bytes else b"y", bytes(value))
 
     def _int(self, value: int) -> None:
         # Not as decimal text: Python refuses to convert long ones, and takes quadratic time.
@@ -309,6 +315,7 @@ class CanonicalWriter:
         return True
 
     def _code(self, code: CodeType) -> None:
+        self.opaque = True
         self._raw(b"C", code.co_code)
         shape = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount)
         parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
@@ -354,8 +361,8 @@ _SCALARS: dict[type, _Write] = {
     float: CanonicalWriter._float,
     bool: CanonicalWriter._fixed,
     NoneType: CanonicalWriter._fixed,
-    bytes: lambda writer, value: writer._raw(b"b", value),
-    bytearray: lambda writer, value: writer._raw(b"y", bytes(value)),
+    bytes: CanonicalWriter._bytes,
+    bytearray: CanonicalWriter._bytes,
     datetime: _moment(b"w"),
     time: _moment(b"W"),
     date: _as_text(b"D"),

@@ -16,6 +16,7 @@ from zlib import crc32
 from airflow_aiflow.durable.arguments import bind_arguments, captured_variables
 from airflow_aiflow.durable.canonical import HOOK, CanonicalWriter, NoCanonicalForm, Secrets
 from airflow_aiflow.durable.payload_adapters import DEFAULT, Adapters
+from airflow_aiflow.durable.step_arguments import MOST_OF_ONE
 from airflow_aiflow.exceptions import StepInputError
 
 __all__ = [
@@ -47,11 +48,17 @@ class Printed(NamedTuple):
     :param names: of the parts, in order; parts of one name are one thing to people.
     :param prints: ``PRINT_BYTES`` of each part, over its canonical form: where that holds a secret, over the secret's
         keyed hash.
+    :param heads: the beginning of each part's canonical form.
+    :param opaque: whether bytes, or code, may be in those.
+    :param item: the place of the one part that is its own, of an item of a map.
     """
 
     digest: bytes
     names: tuple[str, ...]
     prints: bytes
+    heads: tuple[bytes, ...] = ()
+    opaque: bool = False
+    item: int | None = None
 
 
 def short_prints(forms: Iterable[bytes]) -> bytes:
@@ -142,7 +149,8 @@ def print_parts(
     hasher = hashlib.sha256(b"%d:" % len(forms))
     for form in forms:
         hasher.update(form)
-    return Printed(hasher.digest(), tuple(name for name, _ in named), short_prints(forms))
+    heads = tuple([form[:MOST_OF_ONE] for form in forms])
+    return Printed(hasher.digest(), tuple([name for name, _ in named]), short_prints(forms), heads, writer.opaque)
 
 
 def step_fingerprint(
@@ -192,7 +200,7 @@ def print_step(
     hasher.update(writer.form(name))
     form = writer.form(version)
     hasher.update(form)
-    prints, names = bytearray(_print(form)), ["version"]
+    prints, names, heads = bytearray(_print(form)), ["version"], [form[:MOST_OF_ONE]]
     if cache_key is not None:
         hasher.update(b"cache_key;")
         try:
@@ -200,17 +208,20 @@ def print_step(
         except NoCanonicalForm as error:
             raise StepInputError(f"step {name!r}: cache_key= takes plain values; {error}") from error.__cause__
         hasher.update(form)
-        return Printed(hasher.digest(), ("version", "cache_key"), bytes(prints) + _print(form))
+        heads.append(form[:MOST_OF_ONE])
+        return Printed(
+            hasher.digest(), ("version", "cache_key"), bytes(prints) + _print(form), tuple(heads), writer.opaque
+        )
     try:
         bound = bind_arguments(fn, args)
     except TypeError as error:
         raise TypeError(f"step {name!r}: {error}") from None
-    _update(hasher, writer, name, "is given", bound, prints, names)
+    _update(hasher, writer, name, "is given", bound, prints, names, heads)
     captured = captured_variables(fn)
     if captured:
         hasher.update(b"captured;")
-        _update(hasher, writer, name, "captures", sorted(captured.items()), prints, names)
-    return Printed(hasher.digest(), tuple(names), bytes(prints))
+        _update(hasher, writer, name, "captures", sorted(captured.items()), prints, names, heads)
+    return Printed(hasher.digest(), tuple(names), bytes(prints), tuple(heads), writer.opaque)
 
 
 def _update(
@@ -221,6 +232,7 @@ def _update(
     named: list[tuple[str, Any]],
     prints: bytearray,
     names: list[str],
+    heads: list[bytes],
 ) -> None:
     hasher.update(b"%d:" % len(named))
     for name, value in named:
@@ -229,6 +241,7 @@ def _update(
         hasher.update(form)
         prints += _print(form)
         names.append(name)
+        heads.append(form[:MOST_OF_ONE])
 
 
 def part_form(writer: CanonicalWriter, step: str, verb: str, name: str, value: Any) -> bytes:

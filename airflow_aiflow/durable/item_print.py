@@ -16,10 +16,14 @@ from airflow_aiflow.durable.arguments import bind_arguments, captured_variables
 from airflow_aiflow.durable.canonical import CanonicalWriter, NoCanonicalForm, Secrets
 from airflow_aiflow.durable.fingerprint import PRINT_BYTES, Printed, no_form, part_form, print_step, short_prints
 from airflow_aiflow.durable.payload_adapters import DEFAULT, Adapters
+from airflow_aiflow.durable.step_arguments import MOST_OF_ONE
 from airflow_aiflow.exceptions import StepInputError
 
 #: Stands where the item will.
 _ITEM = object()
+
+#: The place among the parts of what a function is given first, after the version.
+_FIRST = 1
 
 
 class Print(Protocol):
@@ -43,9 +47,11 @@ class _OnePart:
     :param before: the short prints of the parts before it.
     :param after: those of the parts after it.
     :param form: gives the part's form.
+    :param writer: writes that form.
+    :param others: the beginnings of the forms of the others, before it and after it.
     """
 
-    __slots__ = ("_after", "_before", "_form", "_head", "_names", "_tail")
+    __slots__ = ("_after", "_before", "_form", "_head", "_names", "_others", "_tail", "_writer")
 
     def __init__(
         self,
@@ -55,9 +61,12 @@ class _OnePart:
         before: bytes,
         after: bytes,
         form: Callable[[Any], bytes],
+        writer: CanonicalWriter,
+        others: tuple[Sequence[bytes], Sequence[bytes]],
     ) -> None:
         self._head, self._tail, self._names = head, tail, names
-        self._before, self._after, self._form = before, after, form
+        self._before, self._after, self._form, self._writer = before, after, form, writer
+        self._others = tuple(tuple(each[:MOST_OF_ONE] for each in side) for side in others)
 
     def digest(self, item: Any) -> bytes:
         return hashlib.sha256(b"%b%b%b" % (self._head, self._form(item), self._tail)).digest()
@@ -66,7 +75,9 @@ class _OnePart:
         form = self._form(item)
         digest = hashlib.sha256(b"%b%b%b" % (self._head, form, self._tail)).digest()
         short = b"%b%b%b" % (self._before, crc32(form).to_bytes(PRINT_BYTES, "big"), self._after)
-        return Printed(digest, self._names, short)
+        before, after = self._others
+        heads = (*before, form[:MOST_OF_ONE], *after)
+        return Printed(digest, self._names, short, heads, self._writer.opaque, len(before))
 
 
 class _AllParts:
@@ -78,7 +89,7 @@ class _AllParts:
         self._printed = printed
 
     def __call__(self, item: Any) -> Printed:
-        return self._printed(item)
+        return self._printed(item)._replace(item=_FIRST)
 
     def digest(self, item: Any) -> bytes:
         return self._printed(item).digest
@@ -176,6 +187,8 @@ def _printer_at(
         short_prints([stated, *forms[:place]]),
         short_prints([*forms[place + 1 :], *held]),
         form,
+        writer,
+        ([stated, *forms[:place]], [*forms[place + 1 :], *held]),
     )
 
 
@@ -218,6 +231,8 @@ def part_printer(
         short_prints(forms[:place]),
         short_prints(forms[place + 1 :]),
         checked,
+        writer,
+        (forms[:place], forms[place + 1 :]),
     )
 
 

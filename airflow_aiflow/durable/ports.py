@@ -371,6 +371,9 @@ class Host(Protocol):
     def may_come_back(self) -> bool:
         """Whether an attempt that ends this process itself can be handed back, so that no retry is burnt."""
 
+    def secret_words(self) -> Sequence[str]:
+        """Give the words, in lower case, that say of what bears one in its name that it is a secret."""
+
     def end_process(self, why: str, *, superseded: bool = True, back_in: float | None = None) -> None:
         """
         End this process: called by the watchdog, from a thread. May not return.

@@ -62,6 +62,8 @@ class StepRecord:
     prints: bytes | None = None
     #: Where other runs look for it; ``None``: nowhere. Written, and never read back.
     reuse_key: int | None = None
+    #: Names and beginnings of its arguments (see ``durable.step_arguments``), for people: no replay reads them.
+    arguments: bytes | None = None
 
 
 class Kept(NamedTuple):

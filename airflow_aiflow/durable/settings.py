@@ -46,5 +46,7 @@ class FlowSettings:
     api_conn_id: str = "aiflow_api"
     #: Whether requests and results are shown in the task log.
     log_content: bool = False
+    #: Whether the beginning of each argument of a step is kept beside its result.
+    record_arguments: bool = True
     #: Whether each attempt has a guard: a small process beside it.
     guard: bool = True

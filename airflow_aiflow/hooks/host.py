@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
@@ -90,6 +90,15 @@ class AirflowHost:
         from airflow.sdk._shared.secrets_masker import redact
 
         return str(redact(text))
+
+    def secret_words(self) -> Sequence[str]:
+        """Give the words by which Airflow knows the name of a secret, those of ``sensitive_var_conn_names`` too."""
+        from airflow.sdk._shared.secrets_masker import DEFAULT_SENSITIVE_FIELDS, _secrets_masker
+
+        masker = _secrets_masker()
+        if not masker.hide_sensitive_var_conn_fields:
+            return ()
+        return [*(masker.sensitive_variables_fields or DEFAULT_SENSITIVE_FIELDS)]
 
     def ending(self, error: BaseException) -> ExecutionState | None:
         """

@@ -13,6 +13,7 @@ from airflow_aiflow.durable.payload import Encoded, decode, encode, return_type,
 from airflow_aiflow.durable.ports import ArtifactStore, Host
 from airflow_aiflow.durable.record import Stored
 from airflow_aiflow.exceptions import ArtifactError, ArtifactUnavailableError, PayloadDecodeError
+from airflow_aiflow.runtime.argument_record import ArgumentRecord
 from airflow_aiflow.runtime.payload_types import register
 from airflow_aiflow.storage.payload_cipher import MAGIC, PayloadCipher
 
@@ -136,6 +137,7 @@ class Payloads:
         self._inline_limit = inline_limit
         self._host = host
         self._cipher = cipher or PayloadCipher()
+        self.arguments = ArgumentRecord(host, self._cipher.lock)
         self._warned: set[str] = set()
 
     def save(self, value: Any, name: str, as_type: Any = None, *, whatever_size: bool = False) -> Stored:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_aiflow.durable.failpoint import failpoint
+from airflow_aiflow.durable.fingerprint import Printed
 from airflow_aiflow.durable.items import Reusable, Wanted, reuse_key
 from airflow_aiflow.durable.policy import Duration, seconds
 from airflow_aiflow.durable.record import StepRecord
@@ -93,13 +94,14 @@ def read(session: Session, found: Reusable, as_type: Any, *, wanted: bool = True
         return None
 
 
-def copy_of(session: Session, slot: Slot, found: Reusable) -> StepRecord:
+def copy_of(session: Session, slot: Slot, found: Reusable, printed: Printed | None = None) -> StepRecord:
     """
     Make this run's own record of what another run recorded.
 
     :param session: the attempt at work.
     :param slot: the step's place here.
     :param found: the record.
+    :param printed: the step's arguments; ``None``: nothing is kept of them.
     """
     theirs = found.record
     return replace(
@@ -110,6 +112,7 @@ def copy_of(session: Session, slot: Slot, found: Reusable) -> StepRecord:
         usage=None,  # it stays with the record that was paid for
         seal=new_seal(session, slot.key, slot.fingerprint, theirs.result, theirs.ended_at),
         reuse_key=None,
+        arguments=session.arguments(printed, theirs.name, 0.0),
     )
 
 
@@ -139,7 +142,7 @@ def reuse_one(session: Session, call: StepCall, slot: Slot) -> tuple[StepRecord,
     value = None if found is None else read(session, found, call.as_type)
     if found is None or value is None:
         return None
-    ours = copy_of(session, slot, found)
+    ours = copy_of(session, slot, found, call.printed)
     failpoint("before_record", call.name)
     prior = session.recorder.step(ours, {"name": call.name, "kind": call.kind, "ms": 0.0} | told(found))
     failpoint("after_record", call.name)

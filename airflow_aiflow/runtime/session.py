@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_aiflow.durable.attempt import Attempt
 from airflow_aiflow.durable.canonical import Secrets
 from airflow_aiflow.durable.execution import Taken
+from airflow_aiflow.durable.fingerprint import Printed
 from airflow_aiflow.durable.ports import ArtifactStore, Clock, Host, Ledger, Stats
 from airflow_aiflow.durable.settings import FlowSettings
 from airflow_aiflow.exceptions import PayloadEncodeError
@@ -94,6 +95,18 @@ class Session:
     def where(self) -> str:
         """Name the attempt in messages."""
         return f"attempt {self.taken.number} of {self.attempt.execution}"
+
+    def arguments(self, printed: Printed | None, name: str, duration_ms: float) -> bytes | None:
+        """
+        Give what a step's row keeps of its arguments; ``None``: nothing.
+
+        :param printed: the step's.
+        :param name: of the step.
+        :param duration_ms: how long it took.
+        """
+        if not self.services.settings.record_arguments:
+            return None
+        return self.payloads.arguments.of(printed, name, duration_ms)
 
     def pause(self, seconds: float) -> None:
         """

@@ -354,6 +354,7 @@ def record_of(session: Session, call: StepCall, slot: Slot, ran: Ran, duration_m
         usage=ran.usage,
         prints=None if call.printed is None else call.printed.prints,
         reuse_key=key_for(session, slot) if call.kind == "llm" or call.reuse is not None else None,
+        arguments=session.arguments(call.printed, call.name, duration_ms),
     )
 
 

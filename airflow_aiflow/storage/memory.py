@@ -37,7 +37,7 @@ from airflow_aiflow.storage.memory_tables import (
     check_step,
     check_stored,
 )
-from airflow_aiflow.storage.rows import step_record, step_row
+from airflow_aiflow.storage.rows import step_record, step_row, whole_step
 from airflow_aiflow.storage.text import execution_identity, shown
 
 #: As with PostgreSQL.
@@ -243,7 +243,7 @@ class MemoryLedger:
             before: list[StepRecord | None] = []
             for step in batch.steps:
                 prior = steps.get(step.step_key)
-                before.append(None if prior is None else step_record(prior))
+                before.append(None if prior is None else whole_step(prior))
                 steps.setdefault(step.step_key, step_row(step))
                 if prior is None and step.reuse_key is not None:
                     place = (step.reuse_key, lease.execution_pk, generation, step.step_key)

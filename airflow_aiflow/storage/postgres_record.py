@@ -9,7 +9,7 @@ from airflow_aiflow.durable.execution import Lease
 from airflow_aiflow.durable.record import Batch, StepRecord
 from airflow_aiflow.storage.connections import Params
 from airflow_aiflow.storage.postgres_faults import RowExistsError
-from airflow_aiflow.storage.rows import Row, step_record, step_row
+from airflow_aiflow.storage.rows import Row, step_row, whole_step
 from airflow_aiflow.storage.statements import statement
 from airflow_aiflow.storage.text import shown
 
@@ -35,6 +35,7 @@ STEP_PARAMS = (
     "tokens_out",
     "cost",
     "prints",
+    "arguments",
 )
 
 #: Columns that may come as one value for all rows; the key's array is as long as there are rows.
@@ -114,7 +115,7 @@ def _answers(
             "generation": generation,
             "step_keys": list({steps[place].step_key for place in lost}),
         }
-        first = {row[0]: step_record(row) for row in ask(statement("steps_by_key"), params)}
+        first = {row[0]: whole_step(row) for row in ask(statement("steps_by_key"), params)}
         for place in lost:
             answers[place] = first[steps[place].step_key]
     return answers

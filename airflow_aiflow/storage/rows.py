@@ -22,7 +22,7 @@ from airflow_aiflow.storage.text import shown
 
 Row = tuple[Any, ...]
 
-#: Number of columns of a step, as written by ``step_row`` and read by ``step_record``.
+#: Number of columns of a step, as read by ``step_record``; ``step_row`` writes its arguments after them.
 STEP_WIDTH = 18
 
 
@@ -59,6 +59,7 @@ def step_row(step: StepRecord) -> Row:
             )
         ),
         step.prints,
+        step.arguments,
     )
 
 
@@ -68,6 +69,7 @@ _put_key, _put_kind, _put_name, _put_unit, _put_fingerprint, _put_occurrence, _p
     for name in ("step_key", "kind", "name", "unit", "fingerprint", "occurrence", "fence")
 )
 _put_reuse_key = StepRecord.reuse_key.__set__  # type: ignore[union-attr,misc]
+_put_arguments = StepRecord.arguments.__set__  # type: ignore[union-attr,misc]
 _put_result, _put_seal, _put_ended_at, _put_duration, _put_usage, _put_prints = (
     getattr(StepRecord, name).__set__ for name in ("result", "seal", "ended_at", "duration_ms", "usage", "prints")
 )
@@ -78,7 +80,8 @@ def step_record(row: Row) -> StepRecord:
     """
     Turn the columns of a step into the domain's value.
 
-    :param row: as ``step_row`` gives them; more columns may follow. That it has one payload the table has checked.
+    :param row: as ``step_row`` gives them; more columns may follow. That it has one payload the table has checked. The
+        arguments are not read: no replay needs them.
     """
     (key, kind, name, unit, fingerprint, occurrence, fence, inline, sha256, seal, ended_at, duration) = row[:12]
     result = Stored.__new__(Stored)
@@ -99,6 +102,18 @@ def step_record(row: Row) -> StepRecord:
     _put_usage(step, None if row[14] is None else Usage(*row[12:17]))
     _put_prints(step, row[17])
     _put_reuse_key(step, None)
+    _put_arguments(step, None)
+    return step
+
+
+def whole_step(row: Row) -> StepRecord:
+    """
+    Turn the columns of a step and its arguments into the domain's value.
+
+    :param row: as ``step_row`` gives them.
+    """
+    step = step_record(row)
+    _put_arguments(step, row[STEP_WIDTH])
     return step
 
 

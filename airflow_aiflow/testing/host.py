@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from airflow_aiflow.durable.execution import ExecutionState
 from airflow_aiflow.exceptions import AiflowConfigError
@@ -54,6 +54,10 @@ class TestingHost:
         for secret in self.secrets:
             text = text.replace(secret, MASK)
         return text
+
+    def secret_words(self) -> Sequence[str]:
+        """Give some of Airflow's words."""
+        return ("api_key", "password", "secret", "token")
 
     def ending(self, error: BaseException) -> ExecutionState | None:
         """Read every exception as the code's own error."""

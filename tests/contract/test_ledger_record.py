@@ -42,6 +42,20 @@ def test_every_field_of_a_step_comes_back(ledger: Ledger) -> None:
         assert type(back[step.name].result.inline) in (bytes, type(None))
 
 
+@pytest.mark.parametrize("events", [0, 1])
+def test_what_is_kept_of_arguments_comes_back_to_who_asks_and_to_no_replay(ledger: Ledger, events: int) -> None:
+    """Each way of writing steps keeps them: one step with its event, and many."""
+    taken = start(ledger)
+    step = a_step("arguments", arguments=b"4:text5:" + bytes(range(256)))
+    ledger.record(taken.lease, 1, Batch((step,), tuple(EventRecord("step", b"{}") for _ in range(events))))
+    none = tuple(a_step(f"none {place}") for place in range(3))
+    ledger.record(taken.lease, 1, Batch((*none, a_step("late", arguments=b"0:"))))
+    back = by_name(ledger.recorded(taken.lease, 1).steps)
+    assert {each.arguments for each in back.values()} == {None}
+    again = ledger.record(taken.lease, 1, Batch((step, none[0], a_step("late"))))
+    assert [each and each.arguments for each in again] == [step.arguments, None, b"0:"]
+
+
 def test_which_attempt_held_which_fence_comes_back(ledger: Ledger) -> None:
     """A restarted process takes over as the same attempt: a fence more, and no number."""
     execution = an_execution()

@@ -44,6 +44,7 @@ def test_defaults_are_those_of_the_domain(monkeypatch: pytest.MonkeyPatch, tmp_p
         ("ledger_conn_id", "other", "ledger_conn_id", "other"),
         ("artifacts_conn_id", "bucket", "artifacts_conn_id", "bucket"),
         ("log_content", "true", "log_content", True),
+        ("record_arguments", "false", "record_arguments", False),
         ("guard", "false", "guard", False),
     ],
 )

@@ -4,22 +4,22 @@
 with s as (
     insert into aiflow.step (
         execution_id, generation, step_key, kind, name, unit, fingerprint, occurrence, fence, result, result_sha256,
-        seal, ended_at, duration_ms, model, response_id, tokens_in, tokens_out, cost, prints
+        seal, ended_at, duration_ms, model, response_id, tokens_in, tokens_out, cost, prints, arguments
     )
     select
         %(execution_id)s, %(generation)s, t.step_key, coalesce(t.kind, %(kind_of_all)s), coalesce(t.name, %(name_of_all)s),
         coalesce(t.unit, %(unit_of_all)s), t.fingerprint, coalesce(t.occurrence, %(occurrence_of_all)s),
         coalesce(t.fence, %(step_fence_of_all)s), t.result, t.result_sha256, t.seal, t.ended_at, t.duration_ms, t.model,
-        t.response_id, t.tokens_in, t.tokens_out, t.cost, t.prints
+        t.response_id, t.tokens_in, t.tokens_out, t.cost, t.prints, t.arguments
     from unnest(
         %(step_key)b::bytea[], %(kind)b::text[], %(name)b::text[], %(unit)b::text[], %(fingerprint)b::bytea[],
         %(occurrence)b::integer[], %(step_fence)b::bigint[], %(result)b::bytea[], %(result_sha256)b::bytea[],
         %(seal)b::bytea[], %(ended_at)b::timestamptz[], %(duration_ms)b::double precision[], %(model)b::text[],
         %(response_id)b::text[], %(tokens_in)b::bigint[], %(tokens_out)b::bigint[], %(cost)b::numeric[],
-        %(prints)b::bytea[]
+        %(prints)b::bytea[], %(arguments)b::bytea[]
     ) t (
         step_key, kind, name, unit, fingerprint, occurrence, fence, result, result_sha256, seal, ended_at, duration_ms,
-        model, response_id, tokens_in, tokens_out, cost, prints
+        model, response_id, tokens_in, tokens_out, cost, prints, arguments
     )
     on conflict do nothing
     returning step_key

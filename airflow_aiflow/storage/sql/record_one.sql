@@ -9,11 +9,11 @@ with e as (
 )
 insert into aiflow.step (
     execution_id, generation, step_key, kind, name, unit, fingerprint, occurrence, fence, result, result_sha256, seal,
-    ended_at, duration_ms, model, response_id, tokens_in, tokens_out, cost, prints
+    ended_at, duration_ms, model, response_id, tokens_in, tokens_out, cost, prints, arguments
 )
 values (
     %(execution_id)s, %(generation)s, %(step_key)s, %(kind)s, %(name)s, %(unit)s, %(fingerprint)s, %(occurrence)s,
     %(step_fence)s, %(result)s, %(result_sha256)s, %(seal)s, %(ended_at)s, %(duration_ms)s, %(model)s, %(response_id)s,
-    %(tokens_in)s, %(tokens_out)s, %(cost)s, %(prints)s
+    %(tokens_in)s, %(tokens_out)s, %(cost)s, %(prints)s, %(arguments)s
 )
 returning step_key

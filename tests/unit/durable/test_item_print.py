@@ -74,7 +74,10 @@ def test_the_quick_way_gives_what_the_long_way_gives(
     quick = item_printer("name", fn, args, version=version, secrets=SECRETS)
     for item in ITEMS:
         expected = print_step("name", fn, (item, *args), version=version, secrets=SECRETS)
-        assert quick(item) == expected
+        printed = quick(item)
+        assert printed._replace(item=None, opaque=expected.opaque) == expected
+        assert printed.item is not None
+        assert printed.opaque >= expected.opaque, "bytes may be in it"
         assert quick.digest(item) == expected.digest
 
 
@@ -84,7 +87,8 @@ def test_a_part_of_several() -> None:
 
     quick = part_printer(parts(None), 1, secrets=SECRETS)
     for item in ITEMS:
-        assert quick(item) == print_parts(parts(item), secrets=SECRETS)
+        expected = print_parts(parts(item), secrets=SECRETS)
+        assert quick(item)._replace(item=None, opaque=expected.opaque) == expected
 
 
 def test_a_key_counts_beside_the_item() -> None:
@@ -97,7 +101,7 @@ def test_what_has_no_form_is_refused_with_its_path() -> None:
     quick = item_printer("name", one, ())
     with pytest.raises(StepInputError, match=r"step 'name' is given 'item\[0\]' \(object\)"):
         quick([object()])
-    assert quick([1]) == print_step("name", one, ([1],)), "a refusal leaves nothing behind"
+    assert quick([1])._replace(item=None) == print_step("name", one, ([1],)), "a refusal leaves nothing behind"
     with pytest.raises(StepInputError, match="is given 'other'"):
         item_printer("name", more, (object(),))
 
