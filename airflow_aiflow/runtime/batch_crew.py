@@ -15,11 +15,11 @@ from typing import Any
 from airflow_aiflow.durable.failpoint import failpoint
 from airflow_aiflow.runtime.group import Uncommitted
 from airflow_aiflow.runtime.map_crew import AHEAD, Crew, Item
-from airflow_aiflow.runtime.map_rules import MapRules
+from airflow_aiflow.runtime.map_rules import HOPELESS, MapRules, may_be_of_one
 from airflow_aiflow.runtime.map_source import ItemSource
 from airflow_aiflow.runtime.replay import Slot
 from airflow_aiflow.runtime.session import Session
-from airflow_aiflow.runtime.steps import Ran, StepCall, record_of, run_live
+from airflow_aiflow.runtime.steps import Ran, StepCall, give_back, record_of, run_live
 
 
 class BatchCrew(Crew):
@@ -99,29 +99,60 @@ class BatchCrew(Crew):
     # --- in a worker's thread -----------------------------------------------------------------------------------------
 
     def _work_batch(self, items: Sequence[Item]) -> None:
-        if self._stopped:
-            self._unbegun(items)
-        else:
-            self._context.copy().run(self._run_batch, items)
+        self._context.copy().run(self._run_batch, items, self._rules.retries)
         self._ended.put(())
 
-    def _run_batch(self, items: Sequence[Item]) -> None:
-        first, source = items[0], self._source
+    def _run_batch(self, items: Sequence[Item], retries: int) -> None:
+        """
+        Run a batch; where items may fail and this one did because of some of them, its halves, until those are alone.
+
+        Each half is recorded by itself, and what is refused costs nothing.
+        """
+        if self._stopped:
+            self._unbegun(items)
+            return
+        error = self._try_batch(items, retries)
+        if error is None:
+            return
+        if not self._rules.tolerates(error):
+            if isinstance(error, Exception):
+                number = self._source.listed(items[0].place.number)
+                error.add_note(f"aiflow: in a batch of {len(items)}, the first of them number {number}")
+            self._fail(items[:1], error)
+            self._unbegun(items[1:])  # so that they are as if never handed over: nothing is known of them
+        elif len(items) > 1 and may_be_of_one(error):
+            half = len(items) // 2
+            self._run_batch(items[:half], 0)
+            self._run_batch(items[half:], 0)
+        else:
+            self._fail(items, error)
+
+    def _try_batch(self, items: Sequence[Item], retries: int) -> BaseException | None:
+        first, source, replay = items[0].place.slot, self._source, self._session.replay
         call = StepCall(
             kind=source.kind,
             name=source.name,
-            fingerprint=first.place.slot.fingerprint,
+            fingerprint=first.fingerprint,
             run=lambda: self._batch([item.place.item for item in items]),
             timeout=source.timeout,
+            retries=retries,
+            unit_key=first.key.hex(),
+            hopeless=HOPELESS,
         )
+        # The batch's own place: those of its items are theirs until it is known what becomes of each.
+        slot = replay.take(first.unit, f"{first.name} (batch)", first.fingerprint)
         try:
-            run_live(self._session, call, first.place.slot, partial(self._keep_batch, items))
+            run_live(self._session, call, slot, partial(self._keep_batch, items))
         except BaseException as error:
-            first.error, first.given_back = error, True
-            if isinstance(error, Exception):
-                error.add_note(f"aiflow: in a batch of {len(items)}, the first of them number {first.place.number}")
-            self._left(first)
-            self._unbegun(items[1:])  # so that they are as if never handed over: nothing is known of them
+            return error
+        replay.give_back(slot)
+        return None
+
+    def _fail(self, items: Sequence[Item], error: BaseException) -> None:
+        for item in items:
+            give_back(self._session, item.place.slot)
+            item.error, item.given_back = error, True
+            self._left(item)
 
     def _keep_batch(
         self, items: Sequence[Item], session: Session, _call: StepCall, _slot: Slot, ran: Ran, duration_ms: float

@@ -18,7 +18,7 @@ from airflow_aiflow.durable.budget import read_budget
 from airflow_aiflow.durable.item_print import part_printer
 from airflow_aiflow.durable.limit import check_limit_name
 from airflow_aiflow.durable.policy import Duration, check_name, is_count, seconds
-from airflow_aiflow.exceptions import FlowOptionError, StepInputError
+from airflow_aiflow.exceptions import FlowOptionError, ItemsFailedError, StepInputError
 from airflow_aiflow.llm.call import ModelCaller, check_text
 from airflow_aiflow.llm.embedding import EmbedRequest, Embeds, Encoder, VectorCaller
 from airflow_aiflow.runtime.batch_crew import BatchCrew
@@ -52,22 +52,34 @@ class Texts:
 
     :param name: of the step; for messages.
     :param texts: as the author gave them.
+    :param tolerant: whether a text that can't be sent is a failed one, instead of the end.
     """
 
-    def __init__(self, name: str, texts: Iterable[Any]) -> None:
-        self._name, self._texts = name, texts
+    def __init__(self, name: str, texts: Iterable[Any], *, tolerant: bool = False) -> None:
+        self._name, self._texts, self._tolerant = name, texts, tolerant
         #: For each text of the list, which of the distinct ones it is.
         self.order = array("q")
+        #: For each of the distinct ones, where in the list it stands first.
+        self.first = array("q")
 
-    def __iter__(self) -> Iterator[str]:
+    def __iter__(self) -> Iterator[str | Unreadable]:
         numbers: dict[bytes, int] = {}
         for number, text in enumerate(self._texts):
-            # Half a SHA-256: a list would need 10^19 texts for two of them to meet.
-            known = hashlib.sha256(self._checked(number, text)).digest()[:16]
+            item: str | Unreadable = text
+            try:
+                # Half a SHA-256: a list would need 10^19 texts for two of them to meet.
+                known = hashlib.sha256(self._checked(number, text)).digest()[:16]
+            except Exception as error:
+                if not self._tolerant:
+                    raise
+                item, known = Unreadable(error), b"number %d" % number
             fresh = known not in numbers
-            self.order.append(numbers.setdefault(known, len(numbers)))
             if fresh:
-                yield text
+                numbers[known] = len(numbers)
+                self.first.append(number)
+            self.order.append(numbers[known])
+            if fresh:
+                yield item
 
     def _checked(self, number: int, text: Any) -> bytes:
         where = f"embed '{self._name}': text {number}"
@@ -100,6 +112,8 @@ class Embedding:
     :param encoder: embeds in this process; ``None``: the connection's model does.
     :param batch_size: most texts of a call.
     :param max_workers: calls in flight at once.
+    :param on_item_error: what a text without a vector means.
+    :param max_item_attempts: tries of a batch, where texts may fail.
     :param reuse: how old another run's record may be.
     :param version: changes the fingerprint.
     :param options: those of ``flow.llm`` that say which model, under which limit and budget.
@@ -114,6 +128,8 @@ class Embedding:
         encoder: Encoder | None,
         batch_size: int,
         max_workers: int,
+        on_item_error: str | float,
+        max_item_attempts: int,
         reuse: Duration | None,
         version: str | int | None,
         **options: Any,
@@ -123,7 +139,8 @@ class Embedding:
             raise FlowOptionError(f"embed(): batch_size must be a whole number from 1, got {batch_size!r}")
         if encoder is not None and not isinstance(encoder, Encoder):
             raise FlowOptionError(f"embed(): encoder must have a name and encode(texts), got {type(encoder).__name__}")
-        self._rules = MapRules(max_workers, batch_commit=max(BATCH_COMMIT, batch_size), flush_interval=FLUSH_SECONDS)
+        most = max(BATCH_COMMIT, batch_size)
+        self._rules = MapRules(max_workers, on_item_error, max_item_attempts, most, FLUSH_SECONDS)
         self._rules.check("embed")
         require_arrow()
         self._session, self._models, self._name = session, models, name
@@ -157,15 +174,17 @@ class Embedding:
             raise TypeError(f"embed '{self._name}': texts must be a list of texts, got one {type(texts).__name__}")
         session = self._session
         with flow_call(session):
-            found = Texts(self._name, items_of(texts))
+            found = Texts(self._name, items_of(texts), tolerant=self._rules.tolerant)
             # A list is looked through before anything is sent; a generator as it is read.
-            distinct: Iterable[str] = list(found) if isinstance(texts, Sized) else found
+            distinct: Iterable[str | Unreadable] = list(found) if isinstance(texts, Sized) else found
             report = map_report(session, self._name, distinct)
             crew = partial(BatchCrew, size=self._size, work=self._embed)
-            MapRun(session, self._source(), self._rules, self._places, report, crew).over(distinct)
-            return save_list(session, self._name, found.order, self._places)
+            MapRun(session, self._source(found.first), self._rules, self._places, report, crew).over(distinct)
+            if self._places.failed and self._places.width is None:
+                raise ItemsFailedError(report.complaint(self._rules, session.attempt.execution.run_id))
+            return save_list(session, self._name, found.order, self._places, gaps=self._rules.tolerant)
 
-    def _source(self) -> ItemSource:
+    def _source(self, first: Sequence[int]) -> ItemSource:
         sample = self._sample
         who: list[tuple[str, Any]] = [("encoder", self._encoder.name)] if self._encoder is not None else []
         if self._encoder is None:
@@ -179,6 +198,7 @@ class Embedding:
             run=lambda text: self._embed([text]),
             timeout=self._models.step_timeout(sample),
             reuse=self._reuse,
+            listed=lambda number: first[number],
         )
 
     def _embed(self, texts: Sequence[str]) -> Ran:

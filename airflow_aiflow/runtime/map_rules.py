@@ -11,7 +11,10 @@ from airflow_aiflow.exceptions import (
     FlowClosedError,
     FlowOptionError,
     LedgerError,
+    ModelIncompleteError,
     ModelRequestError,
+    ModelTimeoutError,
+    ModelUnavailableError,
     PayloadEncodeError,
     SealError,
     StepInputError,
@@ -31,6 +34,12 @@ NOT_THE_ITEMS = (
 #: Errors of an item after which a further try is in vain.
 HOPELESS = (*NOT_THE_ITEMS, FlowOptionError, StepInputError, PayloadEncodeError, ModelRequestError)
 
+#: Errors of a call about many items that none of them brings about: the others would meet it as well.
+OF_THE_WHOLE_CALL = (ModelUnavailableError, ModelTimeoutError, ModelIncompleteError)
+
+#: Answers that refuse what was sent. With others the provider refuses who asks, or whom: a key, a quota, a model.
+REFUSES_WHAT_WAS_SENT = frozenset({None, 400, 413, 422})
+
 #: Tries of an item whose failure is tolerated, in one attempt.
 MAX_ITEM_ATTEMPTS = 3
 
@@ -42,6 +51,17 @@ def is_item_error(error: BaseException) -> bool:
     :param error: what came of it.
     """
     return isinstance(error, Exception) and not isinstance(error, NOT_THE_ITEMS)
+
+
+def may_be_of_one(error: BaseException) -> bool:
+    """
+    Say whether a call about many items may have failed because of a few of them.
+
+    :param error: what came of it.
+    """
+    if isinstance(error, ModelRequestError):
+        return error.status_code in REFUSES_WHAT_WAS_SENT
+    return is_item_error(error) and not isinstance(error, OF_THE_WHOLE_CALL)
 
 
 @dataclass(frozen=True, slots=True)

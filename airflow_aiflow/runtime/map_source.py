@@ -47,6 +47,7 @@ class ItemSource:
     :param timeout: seconds for one try.
     :param retries: tries after the first, inside this attempt.
     :param reuse: seconds; a record of another run of the DAG that is no older counts; ``None``: none does.
+    :param listed: gives an item's number in the author's list, where not every one of it is an item.
     """
 
     kind: str
@@ -58,6 +59,7 @@ class ItemSource:
     timeout: float | None = None
     retries: int = 0
     reuse: float | None = None
+    listed: Callable[[int], int] = int
     _add: Callable[[bytes, str], bytes] = field(default_factory=key_adder)
 
     def print(self, item: Any) -> tuple[bytes, str | None]:

@@ -11,7 +11,7 @@ was at work alone at that moment; two of those in a row make it dead, and ``aifl
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from airflow_aiflow.durable.items import FailedItem, ItemState
@@ -35,10 +35,11 @@ class MapTrouble:
     :param session: the attempt at work.
     :param name: the map's name.
     :param rules: the author's options.
+    :param listed: gives an item's number in the author's list.
     """
 
-    def __init__(self, session: Session, name: str, rules: MapRules) -> None:
-        self._session, self._name, self._rules = session, name, rules
+    def __init__(self, session: Session, name: str, rules: MapRules, listed: Callable[[int], int] = int) -> None:
+        self._session, self._name, self._rules, self._listed = session, name, rules, listed
         self._known: dict[bytes, FailedItem] = {}
         self._ending: str | None = None
         self._read = session.taken.lease.fence == 1
@@ -93,9 +94,10 @@ class MapTrouble:
         if known is None or known.state == "retry":
             return None
         if known.kills >= MOST_KILLS:
+            which = f"item {self._listed(place.number)} of '{self._name}'"
             lost = ItemLostError(
-                f"item {place.number} of '{self._name}' was at work when {known.kills} processes were lost: it is not "
-                "begun again. Look at the item, then: aiflow batch retry-failed RUN"
+                f"{which} was at work when {known.kills} processes were lost: it is not begun again. Look at "
+                "the item, then: aiflow batch retry-failed RUN"
             )
             if known.state != "dead":
                 self.failed([(place, lost)])
@@ -131,7 +133,7 @@ class MapTrouble:
         item = FailedItem(
             step_key=place.slot.key,
             name=self._name,
-            number=place.number,
+            number=self._listed(place.number),
             key=place.key,
             state=state,
             failures=(0 if known is None else known.failures) + tries,

@@ -72,7 +72,7 @@ class MapRun:
         self._seals = seals(session)
         self._lookups = Lookups(session, source.reuse)
         self._shares = shares(session)
-        self._trouble = MapTrouble(session, source.name, rules)
+        self._trouble = MapTrouble(session, source.name, rules, source.listed)
         self._crew = crew(session, source, rules, wanted=results.wanted)
         #: What has a place and no outcome yet, by its number in the list.
         self._open: dict[int, Item] = {}
@@ -293,7 +293,7 @@ class MapRun:
             if not self._rules.tolerates(error):
                 self._stop(place.number, error)
                 continue
-            self._report.failed(place.number, place.key, error)
+            self._report.failed(self._source.listed(place.number), place.key, error)
             self._results.fail(place.number, error)
         own = [] if known else [(place, error) for place, error in failures if is_item_error(error)]
         try:

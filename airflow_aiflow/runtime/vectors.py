@@ -84,6 +84,8 @@ class VectorPlaces:
         self._batches: dict[str, int] = {}
         self._batch, self._row = array("q"), array("q")
         self._loose: dict[int, bytes] = {}
+        #: The texts that have none.
+        self.failed: set[int] = set()
 
     def put(self, number: int, value: Mapping[str, Any]) -> None:
         """
@@ -100,9 +102,7 @@ class VectorPlaces:
                 f"vectors of {self.width} and of {value['width']} numbers are recorded for this list: the model behind "
                 f"the connection is another one now. Give version= a new value, and all texts are embedded anew"
             )
-        missing = number + 1 - len(self._batch)
-        self._batch.extend([-1] * missing)
-        self._row.extend([-1] * missing)
+        self._make_room(number)
         if "vector" in value:
             self._loose[number] = value["vector"]
         else:
@@ -110,7 +110,14 @@ class VectorPlaces:
             self._row[number] = value["row"]
 
     def fail(self, number: int, error: BaseException) -> None:
-        """Keep nothing: no text of the list is gone on without."""
+        """Keep that a text has no vector."""
+        self._make_room(number)
+        self.failed.add(number)
+
+    def _make_room(self, number: int) -> None:
+        missing = number + 1 - len(self._batch)
+        self._batch.extend([-1] * missing)
+        self._row.extend([-1] * missing)
 
     def read_into(self, session: Session, name: str, matrix: np.ndarray[Any, Any]) -> None:
         """
@@ -131,9 +138,13 @@ class VectorPlaces:
             matrix[texts] = _read(content)[rows[texts]]
         for number, vector in self._loose.items():
             matrix[number] = np.frombuffer(vector, np.float32)
+        if self.failed:
+            matrix[sorted(self.failed)] = np.nan
 
 
-def save_list(session: Session, name: str, order: array[int], places: VectorPlaces) -> ArtifactRef:
+def save_list(
+    session: Session, name: str, order: array[int], places: VectorPlaces, *, gaps: bool = False
+) -> ArtifactRef:
     """
     Store the vectors of a list as one file.
 
@@ -141,6 +152,7 @@ def save_list(session: Session, name: str, order: array[int], places: VectorPlac
     :param name: of the step.
     :param order: for each text of the list, which of the distinct ones it is.
     :param places: where their vectors lie.
+    :param gaps: whether a text may have none: its row is then ``null``.
     """
     import numpy as np
 
@@ -155,7 +167,8 @@ def save_list(session: Session, name: str, order: array[int], places: VectorPlac
         if distinct:
             places.read_into(session, name, matrix)
         numbers = np.frombuffer(order, np.int64) if order else np.zeros(0, np.int64)
-        _write(file, width, (matrix[numbers[at : at + ROWS_AT_ONCE]] for at in range(0, len(numbers), ROWS_AT_ONCE)))
+        parts = (matrix[numbers[at : at + ROWS_AT_ONCE]] for at in range(0, len(numbers), ROWS_AT_ONCE))
+        _write(file, width, parts, gaps=gaps)
         file.seek(0)
         return save_file(session, cast("BinaryIO", file), f"{name}.arrow", ARROW)
 
@@ -165,7 +178,7 @@ def read_vectors(ref: ArtifactRef) -> np.ndarray[Any, Any]:
     Read what ``flow.embed`` gave.
 
     :param ref: its reference.
-    :return: float32, a row for each text.
+    :return: float32, a row for each text; of NaN where it has no vector.
     :raises FlowOptionError: if it refers to something else.
     """
     if ref.media_type != ARROW:
@@ -173,23 +186,23 @@ def read_vectors(ref: ArtifactRef) -> np.ndarray[Any, Any]:
     return _read(ref.load())
 
 
-def _schema(width: int) -> pa.Schema:
+def _schema(width: int, *, gaps: bool) -> pa.Schema:
     import pyarrow as pa
 
-    return pa.schema(
-        [pa.field(COLUMN, pa.list_(pa.field("item", pa.float32(), nullable=False), width), nullable=False)]
-    )
+    return pa.schema([pa.field(COLUMN, pa.list_(pa.field("item", pa.float32(), nullable=False), width), nullable=gaps)])
 
 
-def _write(sink: Any, width: int, parts: Any) -> None:
+def _write(sink: Any, width: int, parts: Any, *, gaps: bool = False) -> None:
     import numpy as np
     import pyarrow as pa
 
-    schema = _schema(width)
+    schema = _schema(width, gaps=gaps)
     with pa.ipc.new_file(sink, schema) as writer:
         for part in parts:
+            # No vector that is recorded holds NaN: a row of it is one that is missing.
+            mask = pa.array(np.isnan(part).any(axis=1)) if gaps else None
             numbers = pa.array(np.ascontiguousarray(part, np.float32).reshape(-1))
-            vectors = pa.FixedSizeListArray.from_arrays(numbers, type=schema.field(COLUMN).type)
+            vectors = pa.FixedSizeListArray.from_arrays(numbers, type=schema.field(COLUMN).type, mask=mask)
             writer.write_batch(pa.record_batch([vectors], schema=schema))
 
 
@@ -202,4 +215,5 @@ def _read(content: bytes) -> np.ndarray[Any, Any]:
     width = table.schema.field(COLUMN).type.list_size
     if not column:
         return np.zeros((0, width), np.float32)
-    return np.concatenate([chunk.flatten().to_numpy() for chunk in cast("Any", column)]).reshape(-1, width)
+    # `flatten` leaves out the rows that are null; below those stands NaN.
+    return np.concatenate([chunk.values.to_numpy() for chunk in cast("Any", column)]).reshape(-1, width)

@@ -22,8 +22,11 @@ from airflow_aiflow.exceptions import (
     ArtifactUnavailableError,
     BudgetExceededError,
     FlowOptionError,
+    ItemsFailedError,
+    ModelIncompleteError,
     ModelOutputError,
     ModelRequestError,
+    ModelTimeoutError,
     ModelUnavailableError,
     StepInputError,
 )
@@ -323,6 +326,177 @@ def test_a_batch_that_fails_leaves_the_others_recorded() -> None:
     assert sum(sizes(models)) == 100 - (paid - 10)
 
 
+# --- texts that may fail ----------------------------------------------------------------------------------------------
+
+
+def refusing(bad: set[str], error: Exception | None = None, **options: Any) -> ScriptedModels:
+    """Refuse each batch in which one of these texts stands."""
+
+    def give(request: EmbedRequest) -> Any:
+        if bad & set(request.texts):
+            raise error or ModelRequestError("too long", status_code=400)
+        return [vector_of(text) for text in request.texts]
+
+    return ScriptedModels(vectors=give, **options)
+
+
+def rows_of(ref: ArtifactRef) -> list[Any]:
+    rows: list[Any] = pa.ipc.open_file(ref.load()).read_all().column("vector").to_pylist()
+    return rows
+
+
+def test_a_refused_text_is_null_and_the_others_of_its_batch_have_their_vectors() -> None:
+    given = [*texts(3), texts(1)[0], *texts(97, start=3)]
+    bad = {given[40], given[41], given[77]}
+    models = refusing(bad, price=Decimal("0.01"))
+    task = DurableTask(models=models)
+
+    def body(f: Any) -> Any:
+        ref = f.embed("vectors", given, batch_size=16, on_item_error=0.03)
+        return read_vectors(ref), rows_of(ref), f.spent
+
+    vectors, rows, spent = task.run(body)
+    wrong = [40, 41, 77]
+    assert [number for number, row in enumerate(rows) if row is None] == wrong
+    assert np.isnan(vectors[wrong]).all()
+    right = [number for number in range(len(given)) if number not in wrong]
+    assert (vectors[right] == vectors_of([given[number] for number in right])).all()
+    served = [request.texts for request in models.embedded if not bad & set(request.texts)]
+    assert sorted(text for part in served for text in part) == sorted(set(given) - bad), "each one is paid once"
+    assert (spent.calls, spent.cost) == (len(served), Decimal("0.01") * len(served)), "what is refused costs nothing"
+    assert any("item 77: ModelRequestError: too long" in line for line in task.host.lines), "its number in the list"
+    assert [(item.number, item.state) for *_, item in dead_letters(task)] == [(40, "dead"), (41, "dead"), (77, "dead")]
+
+
+def test_refused_texts_are_left_alone_until_somebody_wants_them_tried_again() -> None:
+    bad = {texts(30)[7]}
+    models = refusing(bad)
+    task = DurableTask(models=models)
+    body = embed(texts(30), on_item_error="skip")
+    first, _ = task.run(body)
+    models.embedded.clear()
+    bad.clear()
+    again, _ = task.run(body)
+    assert (again, models.embedded) == (first, []), "a further try leaves a dead text dead"
+    [(_, pk, generation, _)] = dead_letters(task)
+    assert task.ledger.items.retry_items(pk, generation) == 1
+    _, vectors = task.run(body)
+    assert sizes(models) == [1]
+    assert (vectors == vectors_of(texts(30))).all()
+    assert dead_letters(task) == []
+
+
+def test_more_failed_texts_than_may_end_the_task_and_cost_nothing_twice() -> None:
+    bad = {texts(20)[3], texts(20)[14]}
+    models = refusing(bad)
+    task = DurableTask(models=models)
+    with pytest.raises(ItemsFailedError, match=r"2 items failed, more than on_item_error=0\.09 lets"):
+        task.run(embed(texts(20), on_item_error=0.09))
+    served = [text for request in models.embedded if not bad & set(request.texts) for text in request.texts]
+    bad.clear()
+    models.embedded.clear()
+    _, vectors = task.run(embed(texts(20), on_item_error=0.09))
+    assert (vectors == vectors_of(texts(20))).all()
+    again = [text for request in models.embedded for text in request.texts]
+    assert sorted(served + again) == sorted(texts(20))
+
+
+def dead_letters(task: DurableTask) -> Any:
+    return task.ledger.items.failed_of_run(task.execution.dag_id, task.execution.run_id)
+
+
+def number_of(text: str) -> int:
+    return int(text.split()[1])
+
+
+@pytest.mark.parametrize("kind", [list, iter])
+def test_a_text_that_has_no_vector_may_be_left_out(models: ScriptedModels, task: DurableTask, kind: Any) -> None:
+    given: list[Any] = [*texts(3), "", *texts(3, start=10), None, "x" * 300_000, ""]
+    _, vectors = task.run(embed(lambda: kind(given), on_item_error="skip"))
+    wrong = [3, 7, 8, 9]
+    assert np.flatnonzero(np.isnan(vectors).all(axis=1)).tolist() == wrong
+    right = [number for number in range(10) if number not in wrong]
+    assert (vectors[right] == vectors_of([given[number] for number in right])).all()
+    assert sizes(models) == [6]
+    lines = [line for line in task.host.lines if "StepInputError" in line]
+    assert [f"text {number} " in line for number, line in zip(wrong, lines, strict=True)] == [True] * 4
+
+
+def test_a_line_that_can_not_be_read_is_a_failed_text(task: DurableTask) -> None:
+    def body(f: Any) -> Any:
+        lines = f.save('"one"\n"tw\n"three"\n', name="texts.jsonl")
+        return read_vectors(f.embed("vectors", lines, on_item_error=0.5))
+
+    vectors = task.run(body)
+    assert (vectors[[0, 2]] == vectors_of(["one", "three"])).all()
+    assert np.isnan(vectors[1]).all()
+    assert any("texts.jsonl, line 2" in line for line in task.host.lines)
+
+
+def test_a_list_of_which_no_text_has_a_vector_is_no_success(task: DurableTask) -> None:
+    with pytest.raises(ItemsFailedError, match="2 items failed"):
+        task.run(embed(["", " "], on_item_error="skip"))
+
+
+@pytest.mark.parametrize(
+    ("error", "calls"),
+    [
+        (ModelRequestError("no such key", status_code=401), 1),
+        (ModelTimeoutError("silent"), 3),
+        (ModelIncompleteError("broken off"), 3),
+    ],
+)
+def test_what_is_no_single_texts_fault_fails_its_batch_without_being_asked_in_smaller_ones(
+    error: Exception, calls: int
+) -> None:
+    bad = {texts(30)[15]}
+    models = refusing(bad, error)
+    task = DurableTask(models=models)
+    _, vectors = task.run(embed(texts(30), on_item_error="skip"))
+    assert np.flatnonzero(np.isnan(vectors).all(axis=1)).tolist() == list(range(10, 20))
+    assert sum(bool(bad & set(request.texts)) for request in models.embedded) == calls
+
+
+def test_a_vector_of_nan_costs_one_text_and_what_it_cost_is_counted() -> None:
+    bad = texts(8)[5]
+    models = ScriptedModels(
+        vectors=lambda request: [[float("nan")] * 8 if text == bad else vector_of(text) for text in request.texts],
+        price=Decimal("0.01"),
+    )
+    task = DurableTask(models=models)
+
+    def body(f: Any) -> Any:
+        return read_vectors(
+            f.embed("vectors", texts(8), batch_size=8, on_item_error="skip", max_item_attempts=1)
+        ), f.spent
+
+    vectors, spent = task.run(body)
+    assert np.flatnonzero(np.isnan(vectors).all(axis=1)).tolist() == [5]
+    assert (len(models.embedded), spent.cost) == (7, Decimal("0.07")), "8, 4 and 4, 2 and 2, 1 and 1"
+
+
+def test_a_place_is_given_back_once_however_often_its_batch_was_halved() -> None:
+    """A further list of the same name: its equal texts are further calls, as ever."""
+    bad = {texts(4)[3]}
+    models = refusing(bad)
+
+    def body(f: Any) -> Any:
+        f.embed("vectors", texts(4), batch_size=4, on_item_error="skip")
+        bad.clear()
+        return read_vectors(f.embed("vectors", texts(4), batch_size=4))
+
+    task = DurableTask(models=models)
+    assert (task.run(body) == vectors_of(texts(4))).all()
+    asked = [number_of(text) for request in models.embedded for text in request.texts]
+    assert asked[-4:] == [0, 1, 2, 3]
+
+
+def test_a_budget_ends_the_list_whatever_texts_may_fail(task: DurableTask, models: ScriptedModels) -> None:
+    with pytest.raises(BudgetExceededError):
+        task.run(embed(texts(100), max_workers=1, budget=0.045, on_item_error="skip"))
+    assert len(models.embedded) == 4
+
+
 def test_a_budget_stops_before_the_batch_that_would_exceed_it(task: DurableTask, models: ScriptedModels) -> None:
     with pytest.raises(BudgetExceededError, match="Nothing was sent"):
         task.run(embed(texts(100), max_workers=1, budget=0.045))
@@ -386,7 +560,15 @@ def test_an_encoders_own_error_passes_unchanged(task: DurableTask) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"batch_size": 0}, {"batch_size": True}, {"max_workers": 0}, {"encoder": object()}, {"timeout": "soon"}],
+    [
+        {"batch_size": 0},
+        {"batch_size": True},
+        {"max_workers": 0},
+        {"encoder": object()},
+        {"timeout": "soon"},
+        {"on_item_error": "never"},
+        {"max_item_attempts": 0},
+    ],
 )
 def test_a_wrong_option_is_refused_before_anything_is_sent(
     task: DurableTask, models: ScriptedModels, options: dict[str, Any]
