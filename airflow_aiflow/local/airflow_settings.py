@@ -78,7 +78,8 @@ def airflow_options(
         "scheduler.task_instance_heartbeat_timeout": "30",
         "scheduler.task_instance_heartbeat_timeout_detection_interval": "5",
         "scheduler.orphaned_tasks_check_interval": "20",
-        "dag_processor.min_file_process_interval": "5",
+        # A new or changed file is read at once all the same; a look at the folder comes every so many seconds.
+        "dag_processor.min_file_process_interval": "30",
         "dag_processor.refresh_interval": "5",
         "logging.base_log_folder": str(folder / "task-logs"),
         "logging.dag_processor_child_process_log_directory": str(folder / "logs" / "dag-processor"),
