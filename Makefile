@@ -15,7 +15,7 @@ ARGS ?=
 N ?= $(or $(patsubst N=%,%,$(filter N=%,$(ARGS))),100)
 
 # How the whole suite runs: most of the time of a test with a stack is waiting. Without it: make test ARGS=tests
-WHOLE := --numprocesses=2 --dist=loadscope --no-loadscope-reorder --durations=25
+WHOLE := --numprocesses=3 --dist=loadscope --no-loadscope-reorder --durations=25
 
 # Tried in this order; the first that is 3.11 to 3.13 is taken.
 PYTHON ?= $(BIN)/python python3.11 python3.12 python3.13 python3
@@ -50,7 +50,7 @@ demo-batch: ## embed every paragraph installed here, killed twice; then a second
 	$(call prepare,demo)
 	@$(BIN)/aiflow demo-batch $(ARGS)
 
-test: ## run the tests, the fast ones first; all of them in two processes, those with a stack in one
+test: ## run the tests, the fast ones first; all of them in three processes, two of them for those with a stack
 	$(call prepare,dev)
 	@$(BIN)/python -m pytest $(or $(ARGS),$(WHOLE))
 

@@ -20,30 +20,36 @@ for _name in [name for name in os.environ if name.startswith("AIRFLOW__")]:
 
 pytest_plugins = ("tests.stack",)
 
-#: Folders and files whose tests wait for a real Airflow, or for a stack that they start: one at a time is enough for a
-#: machine, and most of their time is waiting.
-_STACKS = (
-    "airflow",
-    "ui",
-    "recovery",
-    "integration/airflow",
-    "integration/cli/test_stack_commands.py",
-    "integration/demo",
-    "crash/test_peer.py",
-)
+#: What waits for a real Airflow, by the process that it goes to: most of that time is waiting, so that two beside the rest
+#: keep two cores busy. A file or folder belongs to the first that it fits.
+_STACKS = {
+    # Stacks of their own, each ended with its tests.
+    "own stacks": (
+        "airflow/test_demo.py",
+        "airflow/test_demo_batch.py",
+        "airflow/test_embedded_stack.py",
+        "ui",
+        "recovery",
+        "integration/cli/test_stack_commands.py",
+        "integration/demo",
+        "crash/test_peer.py",
+    ),
+    # The one that all tests of this folder share, and Airflow's parts without a stack.
+    "shared stack": ("airflow", "integration/airflow"),
+}
 
 
 def _group(nodeid: str) -> str:
-    """Say which tests go to one process: those that start a stack, and those of a file."""
+    """Say which tests go to one process: those that share a stack, those that start one, and else those of a file."""
     file = nodeid.partition("::")[0]
     inside = Path(file).relative_to("tests")
-    return "stacks" if any(inside.is_relative_to(one) for one in _STACKS) else file
+    return next((group for group, places in _STACKS.items() if any(map(inside.is_relative_to, places))), file)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """
-    Where tests run in several processes, keep all that start a stack in one of them.
+    Where tests run in several processes, keep those that share a stack in one of them.
 
     The others go by file, so that what a file's tests share is made once. (xdist's own groups are marks that it writes
     into names, which pytest 9 does not let it.)
@@ -58,6 +64,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Let the process of the stacks begin at once; the other one keeps the order, the fast ones first."""
+    """Let the processes of the stacks begin at once; the other one keeps the order, the fast ones first."""
     if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: _group(item.nodeid) != "stacks")
+        items.sort(key=lambda item: _group(item.nodeid) not in _STACKS)
