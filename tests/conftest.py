@@ -20,8 +20,8 @@ for _name in [name for name in os.environ if name.startswith("AIRFLOW__")]:
 
 pytest_plugins = ("tests.stack",)
 
-#: What waits for a real Airflow, by the process that it goes to: most of that time is waiting, so that two beside the rest
-#: keep two cores busy. A file or folder belongs to the first that it fits.
+#: What waits for a real Airflow, by the process that it goes to: most of that time is waiting, so that two beside the
+#: rest keep two cores busy. A file or folder belongs to the first that it fits.
 _STACKS = {
     # Stacks of their own, each ended with its tests.
     "own stacks": (
