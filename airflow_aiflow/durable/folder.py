@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import BinaryIO, Protocol
 
+#: What a reader is told of a file that is another one in its middle.
+REPLACED = "it was replaced or written to while it was read. A further try reads it as it is then"
+
 
 class Folder(Protocol):
     """
@@ -24,7 +27,11 @@ class Folder(Protocol):
         """
 
     def open(self, name: str) -> BinaryIO:
-        """Open a file for reading once, in order."""
+        """
+        Open a file for reading once, in order.
+
+        Reading raises ``ItemFileError`` where the file is another one by then: never a part of each.
+        """
 
     def names(self) -> list[str]:
         """Name the files."""

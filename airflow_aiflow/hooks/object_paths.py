@@ -6,14 +6,16 @@ Without a connection in the path it is the artifact store's: its server and keys
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from airflow_aiflow.config import flow_settings
-from airflow_aiflow.exceptions import FlowOptionError, ItemFileError
+from airflow_aiflow.exceptions import ArtifactMissingError, FlowOptionError, ItemFileError
 from airflow_aiflow.runtime.map_files import FileItems, ItemFile, kind_of
 
 if TYPE_CHECKING:
@@ -76,21 +78,20 @@ def opened(folder: Folder) -> Iterator[Folder]:
 
 def read_path(path: str, option: str) -> Iterator[Any]:
     """
-    Read the items of a file.
+    Read the items of a file, or of several of one kind in the order of their names.
 
-    :param path: of the file.
+    :param path: of the file; of a folder, with a slash at its end; or with ``*`` in its last part.
     :param option: that it is given by, for messages.
-    :raises FlowOptionError: if it is of a kind that holds no items.
-    :raises ArtifactMissingError: if it is not there.
-    :raises ItemFileError: if it can't be read.
+    :raises FlowOptionError: if it is of a kind that holds no items, or they are of several kinds.
+    :raises ArtifactMissingError: if it is not there, or no file is.
+    :raises ItemFileError: if it can't be read, or is another one in the middle of it.
     """
     head, _, name = path.rpartition("/")
-    kind = kind_of(name)
-    if kind is None:
-        raise FlowOptionError(
-            f"{option} names a file of JSON lines (*.jsonl), CSV (*.csv) or Parquet (*.parquet), or a manifest of "
-            f"results (*manifest.json); got {path!r}"
-        )
+    if path.startswith("file://"):
+        name = unquote(name)
+    several = not name or "*" in name
+    if not several:
+        _kind(name, path, option)
     with opened(open_folder(head, option)) as folder:
 
         def beside(said: dict[str, Any]) -> ItemFile:
@@ -100,4 +101,33 @@ def read_path(path: str, option: str) -> Iterator[Any]:
                 raise ItemFileError(f"{path} names the file {named!r}, which is none of a batch's results")
             return ItemFile(folder.uri(named), inner, lambda: folder.open(named))
 
-        yield from FileItems(ItemFile(path, kind, lambda: folder.open(name), beside=beside))
+        for each in _matching(folder, name, path, option) if several else [name]:
+            shown = folder.uri(each) if several else path
+            kind = _kind(each, shown, option)
+            yield from FileItems(ItemFile(shown, kind, partial(folder.open, each), beside=beside))
+
+
+def _kind(name: str, path: str, option: str) -> str:
+    kind = kind_of(name)
+    if kind is None:
+        raise FlowOptionError(
+            f"{option} names files of JSON lines (*.jsonl), CSV (*.csv) or Parquet (*.parquet), or a manifest of "
+            f"results (*manifest.json); got {path!r}"
+        )
+    return kind
+
+
+def _matching(folder: Folder, name: str, path: str, option: str) -> list[str]:
+    """Name the files of a folder that are meant: all of one kind, for a file that is left out is data that is lost."""
+    pattern = re.compile(".*".join(map(re.escape, (name or "*").split("*"))), re.DOTALL)
+    # What begins so is hidden, or another program's note about the folder.
+    found = sorted(each for each in folder.names() if pattern.fullmatch(each) and not each.startswith((".", "_")))
+    if not found:
+        raise ArtifactMissingError(f"{option}: there is no file {path}")
+    kinds = {_kind(each, folder.uri(each), option): each for each in found}
+    if len(kinds) > 1:
+        raise FlowOptionError(
+            f"{option}: {path} holds files of several kinds ({', '.join(sorted(kinds.values()))}): name those that are "
+            "meant, such as .../*.jsonl, or the manifest of a batch's results alone"
+        )
+    return found

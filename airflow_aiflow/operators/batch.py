@@ -67,7 +67,8 @@ class BatchInferenceOperator(BaseOperator):
         ``context`` and ``jinja_env``, as any templated field, and may give a generator.
     :param items_sql: a query, templated, or the name of a ``.sql`` file; each row is an item.
     :param items_conn_id: the connection that the query runs through: any database that Airflow has a hook for.
-    :param items_path: a file of JSON lines, CSV or Parquet, or a manifest of results: ``s3://bucket/path``.
+    :param items_path: a file of JSON lines, CSV or Parquet, or a manifest of results: ``s3://bucket/path``; with a
+        slash at its end a folder of such files, with ``*`` in its last part some of it, in the order of their names.
     :param item_key: the name of the field that names an item, or a function that gives it; ``None``: an item is what
         its prompt is.
     :param prompt: Jinja, rendered for each item with ``item`` and ``params``; no template field.

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import tempfile
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, cast
 
-from airflow_aiflow.exceptions import ArtifactMissingError, ArtifactUnavailableError
+from airflow_aiflow.durable.folder import REPLACED
+from airflow_aiflow.exceptions import ArtifactMissingError, ArtifactUnavailableError, ItemFileError
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+#: Bytes that are read at once.
+BUFFER = 1 << 20
 
 
 class LocalFolder:
@@ -45,7 +53,7 @@ class LocalFolder:
     def open(self, name: str) -> BinaryIO:
         """Open a file."""
         try:
-            return (self._path / name).open("rb")
+            return cast("BinaryIO", io.BufferedReader(_Unchanged(self._path / name, self.uri(name)), BUFFER))
         except FileNotFoundError as error:
             raise ArtifactMissingError(f"{self.uri(name)} is not there") from error
         except OSError as error:
@@ -73,3 +81,27 @@ class LocalFolder:
 
     def close(self) -> None:
         """Hold nothing open."""
+
+
+class _Unchanged(io.FileIO):
+    """
+    Read a file, and see at each piece that nobody writes into it. One that is moved into its place is another file.
+
+    :param path: of the file.
+    :param uri: for messages.
+    """
+
+    def __init__(self, path: Path, uri: str) -> None:
+        super().__init__(path, "rb")
+        self._uri = uri
+        self._as_opened = self._now()
+
+    def _now(self) -> tuple[int, int]:
+        now = os.fstat(self.fileno())
+        return now.st_size, now.st_mtime_ns
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int | None:
+        number = super().readinto(buffer)
+        if self._now() != self._as_opened:
+            raise ItemFileError(f"could not read {self._uri} whole: {REPLACED}")
+        return number

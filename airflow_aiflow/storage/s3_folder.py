@@ -43,7 +43,7 @@ class S3Folder:
 
     def open(self, name: str) -> BinaryIO:
         """Open a file; a connection that breaks is opened anew where it broke."""
-        body = ResumingBody(self._requests, self._prefix + name, f"read {self.uri(name)}")
+        body = ResumingBody(self._requests, self._prefix + name, f"read {self.uri(name)}", replaceable=True)
         body.open()
         return cast("BinaryIO", io.BufferedReader(_Reader(body), 1 << 20))
 

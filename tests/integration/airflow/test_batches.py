@@ -282,7 +282,7 @@ def test_a_file_of_the_object_store(airflow: Airflow, model: ModelService, s3: M
     [
         ("missing.parquet", None, "could not read s3://reports/in/missing.parquet: it is not in bucket 'reports'"),
         ("cut.parquet", FILES["t.parquet"][:-20], "cut.parquet can't be read as Parquet"),
-        ("t.xlsx", b"x", "names a file of JSON lines"),
+        ("t.xlsx", b"x", "names files of JSON lines"),
         ("none.parquet", parquet({"id": [1], "text": ["x"]}), "item 1 has no field 'body'; its fields: id, text"),
     ],
 )
