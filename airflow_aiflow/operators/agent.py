@@ -48,6 +48,8 @@ class DurableAgentOperator(AsksPersons, AgentOperator):
     :param on_clear: what a cleared task does: ``auto``, ``resume`` or ``fresh``; ``None``: the deployment's word.
     :param budget: what the requests may cost, over all attempts: US dollars, tokens, or both.
     :param rate_limit: the name of a limit that ``aiflow limits set`` made: each request waits for it.
+    :param reuse: how old an answer of the model may be that another run of the DAG was given in this task for the same
+        conversation; ``None``: not asked. Tools are called all the same.
     :param step_timeout: seconds, or a ``timedelta``, for one tool call; ``None``: no limit.
     """
 
@@ -60,12 +62,14 @@ class DurableAgentOperator(AsksPersons, AgentOperator):
         on_clear: OnClear | None = None,
         budget: float | str | Budget | None = None,
         rate_limit: str | None = None,
+        reuse: timedelta | float | None = None,
         step_timeout: timedelta | float | None = None,
         **kwargs: Any,
     ) -> None:
         self.on_clear = None if on_clear is None else check_on_clear(on_clear)
         self.budget = read_budget(budget)
         self.rate_limit = None if rate_limit is None else check_limit_name(rate_limit)
+        self.reuse = None if reuse is None else seconds(reuse, "reuse")
         self.step_timeout = None if step_timeout is None else seconds(step_timeout, "step_timeout")
         super().__init__(**kwargs)
         self._work: Work | None = None
@@ -99,9 +103,9 @@ class DurableAgentOperator(AsksPersons, AgentOperator):
 
         assert self._work is not None
         self._only_where_not_served(agent)
+        ours = {"rate_limit": self.rate_limit, "reuse": self.reuse}
         return self._work.run(
-            lambda flow: run_agent(flow, RUN, agent, user_prompt, rate_limit=self.rate_limit, **options),
-            step_timeout=self.step_timeout,
+            lambda flow: run_agent(flow, RUN, agent, user_prompt, **ours, **options), step_timeout=self.step_timeout
         )
 
     @staticmethod

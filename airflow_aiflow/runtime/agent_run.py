@@ -44,6 +44,7 @@ class AgentRun:
     :param name: of the run.
     :param unit: inside which its records are.
     :param rate_limit: the limit that its requests count against.
+    :param reuse: seconds; a request that another run recorded counts, if it is no older; ``None``: none does.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class AgentRun:
         name: str,
         unit: Unit,
         rate_limit: str | None,
+        reuse: float | None,
     ) -> None:
         self._session = session
         self._models = models
@@ -61,6 +63,7 @@ class AgentRun:
         self._name = name
         self._unit = unit
         self._rate_limit = None if rate_limit is None else check_limit_name(rate_limit)
+        self._reuse = reuse
         self._conversation = Conversation(session.secrets)
         #: Of each tool call of the last answers: the fingerprint of the request, and the place in its answer.
         self._places: dict[str, tuple[str, int]] = {}
@@ -99,6 +102,7 @@ class AgentRun:
             printed=printed,
             run=lambda: self._models.ask(self._name, described, lambda: caller),
             timeout=self._models.step_timeout(described),
+            reuse=self._reuse,
         )
         return printed, unpack_response(run_step(session, call, slot), self._name)
 

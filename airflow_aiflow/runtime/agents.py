@@ -24,6 +24,7 @@ from airflow_aiflow.runtime.agent_run import AgentRun
 from airflow_aiflow.runtime.async_flow import AsyncFlow
 from airflow_aiflow.runtime.coroutines import Driver, run_body
 from airflow_aiflow.runtime.current import current_unit, flow_call, inside_unit, use_flow
+from airflow_aiflow.runtime.reuse import read_age
 
 if TYPE_CHECKING:
     from pydantic_ai.agent import AbstractAgent, AgentRunResult
@@ -43,7 +44,8 @@ def run_agent(
     :param name: of the run; part of where its records are.
     :param agent: the author's.
     :param prompt: what is asked.
-    :param options: handed on to ``agent.run``; and ``rate_limit``, the limit that its requests count against.
+    :param options: handed on to ``agent.run``; and ``rate_limit``, the limit that its requests count against, and
+        ``reuse``, how old an answer of another run may be.
     :raises TypeError: where an event loop runs already, or for what is no agent; nothing ran.
     """
     _check(name, agent)
@@ -68,12 +70,12 @@ async def run_agent_async(
     from airflow_aiflow.runtime.agent_hooks import Recording
 
     _check(name, agent)
-    session, rate_limit = flow._session, options.pop("rate_limit", None)
+    session, rate_limit, reuse = flow._session, options.pop("rate_limit", None), read_age(options.pop("reuse", None))
     capabilities: Sequence[Any] = options.pop("capabilities", None) or ()
     outer = current_unit()
     chosen = await driver.call(lambda: _begin(flow, agent, options))
     with inside_unit(name, "agent") as unit:
-        run = AgentRun(session, flow._models, driver, name, unit, rate_limit)
+        run = AgentRun(session, flow._models, driver, name, unit, rate_limit, reuse)
         hooks = [*capabilities, Recording(run)]
         try:
             result = await agent.run(prompt, capabilities=hooks, infer_name=False, **chosen, **options)

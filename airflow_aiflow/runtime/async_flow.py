@@ -177,11 +177,12 @@ class AsyncFlow:
         deps: Any = None,
         usage_limits: UsageLimits | None = None,
         rate_limit: str | None = None,
+        reuse: Duration | None = None,
     ) -> R:
         """Run an agent on the task's event loop; see ``Flow.agent``."""
         from airflow_aiflow.runtime.agents import run_agent_async
 
-        options = {"deps": deps, "usage_limits": usage_limits, "rate_limit": rate_limit}
+        options = {"deps": deps, "usage_limits": usage_limits, "rate_limit": rate_limit, "reuse": reuse}
         result = await run_agent_async(self._flow, self._driver, name, agent, prompt, **options)
         output: R = result.output
         return output

@@ -172,6 +172,7 @@ class OutsideCalls:
         deps: D | Any = None,
         usage_limits: UsageLimits | None = None,
         rate_limit: str | None = None,
+        reuse: Duration | None = None,
     ) -> R:
         """
         Run an agent of pydantic-ai: each request to its model and each tool call is recorded.
@@ -184,12 +185,14 @@ class OutsideCalls:
         :param deps: what the agent's tools and instructions are given; not part of any fingerprint.
         :param usage_limits: of the whole run, what is replayed included.
         :param rate_limit: the name of a limit that ``aiflow limits set`` made: each request waits for it.
+        :param reuse: how old an answer of the model may be that another run of the DAG was given in this task for the
+            same conversation; ``None``: not asked. Tools are called all the same.
         :return: the run's output.
         """
         from airflow_aiflow.runtime.agents import run_agent
 
         flow: Any = self
-        options = {"deps": deps, "usage_limits": usage_limits, "rate_limit": rate_limit}
+        options = {"deps": deps, "usage_limits": usage_limits, "rate_limit": rate_limit, "reuse": reuse}
         output: R = run_agent(flow, name, agent, prompt, **options).output
         return output
 

@@ -7,7 +7,7 @@ import signal
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -35,7 +35,9 @@ from airflow_aiflow.exceptions import (
 )
 from airflow_aiflow.runtime.async_flow import AsyncFlow
 from airflow_aiflow.runtime.flow import Flow
-from airflow_aiflow.testing import DurableTask
+from airflow_aiflow.storage.memory import MemoryLedger
+from airflow_aiflow.storage.memory_artifacts import MemoryArtifactStore
+from airflow_aiflow.testing import DurableTask, ManualClock
 
 #: What reached the outside, in order: refunds, looks and whatever a test counts.
 OUTSIDE: list[Any] = []
@@ -701,6 +703,34 @@ def test_a_secret_in_a_tools_result_reaches_neither_the_model_nor_the_ledger() -
     retried(DurableTask(secrets=("hunter2!",)), resolve(agent), Later)
     assert seen == ["the password is ***"]
     assert OUTSIDE == ["revealed"]
+
+
+# --- reuse across runs ------------------------------------------------------------------------------------------------
+
+
+def test_an_agents_requests_are_taken_from_another_run_and_its_tools_are_called() -> None:
+    stock = ["5"]
+
+    def look(order_id: int) -> str:
+        OUTSIDE.append(("look", order_id))
+        return stock[0]
+
+    clock = ManualClock()
+    ledger, store = MemoryLedger(clock), MemoryArtifactStore()
+
+    def night(number: int, reuse: Any = timedelta(days=30)) -> tuple[list[int], list[Any]]:
+        ASKED.clear()
+        OUTSIDE.clear()
+        agent = Agent(scripted([call("look", order_id=7)], REFUND, "done"), tools=[look, refund_order])
+        task = DurableTask(ledger=ledger, store=store, clock=clock, run_id=f"night {number}")
+        assert task.run(lambda flow: flow.agent("resolve", agent, "Ticket 1", reuse=reuse)) == "done"
+        return [*ASKED], [*OUTSIDE]
+
+    assert night(1) == ([1, 3, 5], [("look", 7), ("refund", 4711, 100)])
+    assert night(2) == ([], [("look", 7)]), "a tool is called anew; an effect was done before"
+    assert night(3, None) == ([1, 3, 5], [("look", 7)])
+    stock[0] = "0"
+    assert night(4) == ([3, 5], [("look", 7)]), "what follows another result is another request"
 
 
 # --- output, limits, budgets ------------------------------------------------------------------------------------------
