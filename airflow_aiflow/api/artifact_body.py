@@ -29,6 +29,7 @@ def artifact_response(
     *,
     recorded: bool,
     step: Stored | None,
+    given: bool = False,
     store: Callable[[], ArtifactStore],
     cipher: PayloadCipher,
     headers: Mapping[str, str],
@@ -39,6 +40,7 @@ def artifact_response(
     :param sha256: its address.
     :param recorded: whether the execution has recorded it as a result.
     :param step: the result of a step that may name it.
+    :param given: whether the step was given it as a file.
     :param store: gives the store.
     :param cipher: opens what is encrypted.
     :param headers: of the request: ``If-None-Match`` counts.
@@ -48,12 +50,18 @@ def artifact_response(
     etag = f'"{sha256.hex()}"'
     try:
         ref = _named(sha256, step, store, cipher)
-        if ref is None and not recorded:
+        if ref is None and not recorded and not given:
             return None
         if headers.get("if-none-match") == etag:
             return Response(status_code=304, headers={"ETag": etag})
         if ref is not None:
             return _file(store().open_file(sha256), ref, etag)
+        if not recorded:
+            return StreamingResponse(
+                _pieces(store().open_file(sha256)),
+                media_type="application/octet-stream",
+                headers=_headers(etag, sha256.hex()[:16]),
+            )
         return _value(store().get_value(sha256), sha256, cipher, etag)
     except ArtifactUnavailableError:
         raise

@@ -280,6 +280,15 @@ class ResultModel(BaseModel):
     unreadable: str | None = Field(default=None, description="Why it can't be shown here.")
 
 
+class ArgumentModel(BaseModel):
+    """An argument of a step, or the beginning of it: secrets masked, bytes counted, an artifact by its address."""
+
+    name: str
+    value: Any = Field(default=None, description="Plain data; a text where it can't be read here.")
+    cut: bool = Field(default=False, description="Whether it is only the beginning.")
+    artifact: ArtifactModel | None = None
+
+
 class StepModel(BaseModel):
     """One recorded step."""
 
@@ -302,7 +311,9 @@ class StepModel(BaseModel):
     fingerprint: str = Field(description="SHA-256 over everything that decides the outcome.")
     changed: list[str] | None = Field(description="Against the generation before; null: there is nothing to compare.")
     provenance: Provenance | None
-    arguments: None = Field(default=None, description="Not recorded: a step keeps hashes of them alone.")
+    arguments: list[ArgumentModel] | None = Field(
+        description="Null: none are kept (`[aiflow] record_arguments`, or a quick item of a map), or they are not yours."
+    )
     result: ResultModel | None = Field(description="Null: you may not see results of this DAG.")
     sealed: bool | None = Field(description="Whether its seal is right; null: its artifact can't be looked at here.")
 

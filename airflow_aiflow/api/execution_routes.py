@@ -18,6 +18,7 @@ from airflow_aiflow.api.addresses import (
     Where,
     errors,
 )
+from airflow_aiflow.api.argument_views import names_artifact
 from airflow_aiflow.api.artifact_body import artifact_response
 from airflow_aiflow.api.comparing import Comparing
 from airflow_aiflow.api.execution_models import DiffModel, RunModel, StepModel, TimelineModel, UnitsModel
@@ -26,6 +27,7 @@ from airflow_aiflow.api.reading import Reading
 from airflow_aiflow.api.rights import Sight, SignedIn, check
 from airflow_aiflow.api.step_views import step_model
 from airflow_aiflow.durable.identity import UNMAPPED, ExecutionId
+from airflow_aiflow.durable.record import StepRecord
 from airflow_aiflow.durable.run_view import ExecutionView
 
 #: What a user without the right to results is told.
@@ -120,23 +122,24 @@ class ExecutionRoutes:
         user: SignedIn,
         request: Request,
         key: Annotated[
-            str | None, Query(pattern=r"^[0-9a-f]{64}$", description="The step whose result names it.")
+            str | None, Query(pattern=r"^[0-9a-f]{64}$", description="The step that gave or was given it.")
         ] = None,
         generation: Generation = None,
     ) -> Response:
-        """Give a recorded result's bytes, or those of a file that a step's result names."""
+        """Give a recorded result's bytes, or those of a file that a step's result or an argument of it names."""
         reading, view = self._found(where, user)
         if not Sight(user).results(where.dag_id):
             raise HTTPException(403, NO_RESULTS)
-        step = None
+        step: StepRecord | None = None
         if key is not None:
-            stored = reading.timeline.results(view.execution_pk, generation or view.generation, [bytes.fromhex(key)])
-            step = stored.get(bytes.fromhex(key))
+            chosen = generation or view.generation
+            step = next(iter(reading.timeline.records(view.execution_pk, chosen, [bytes.fromhex(key)])), None)
         recorded = reading.timeline.has_artifact(view.execution_pk, bytes.fromhex(sha256))
         found = artifact_response(
             bytes.fromhex(sha256),
             recorded=recorded,
-            step=step,
+            step=None if step is None else step.result,
+            given=step is not None and names_artifact(step, sha256, reading.cipher),
             store=reading.store,
             cipher=reading.cipher,
             headers=request.headers,

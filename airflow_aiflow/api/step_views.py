@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from airflow_aiflow.api.argument_views import argument_models
 from airflow_aiflow.api.execution_models import (
     ArtifactModel,
     DiffCounts,
@@ -23,6 +24,7 @@ from airflow_aiflow.durable.identity import ExecutionId
 from airflow_aiflow.durable.payload import decode
 from airflow_aiflow.durable.record import StepRecord, Stored
 from airflow_aiflow.durable.seal import verify
+from airflow_aiflow.durable.step_arguments import names_of
 from airflow_aiflow.durable.step_diff import Compared, Difference, changes, counts, nearest
 from airflow_aiflow.durable.timeline import StepSheet
 from airflow_aiflow.exceptions import PayloadError, SealError
@@ -81,6 +83,11 @@ def step_model(
         fingerprint=record.fingerprint.hex(),
         changed=_changed(sheet),
         provenance=_provenance(record, told, cipher),
+        arguments=argument_models(
+            record, cipher, lambda sha256: _href(sha256, execution, record.step_key, sheet.generation)
+        )
+        if results
+        else None,
         result=result_model(record, execution, cipher) if results else None,
         sealed=_sealed(sheet, seal_key),
     )
@@ -90,7 +97,7 @@ def _provider(model: str | None) -> str | None:
     return model.partition(":")[0] if model and ":" in model else None
 
 
-def _compared(record: StepRecord) -> Compared:
+def _compared(record: StepRecord, names: tuple[str, ...] | None = None) -> Compared:
     usage = record.usage
     return Compared(
         key=record.step_key,
@@ -104,11 +111,12 @@ def _compared(record: StepRecord) -> Compared:
         tokens_in=None if usage is None else usage.tokens_in,
         tokens_out=None if usage is None else usage.tokens_out,
         cost=None if usage is None else usage.cost,
+        names=names or names_of(record.arguments),
     )
 
 
 def _changed(sheet: StepSheet) -> list[str] | None:
-    mine, before = _compared(sheet.record), [_compared(each) for each in sheet.before]
+    mine, before = _compared(sheet.record, sheet.names), [_compared(each) for each in sheet.before]
     former = next((each for each in before if each.key == mine.key), None) or nearest(mine, before)
     return None if former is None else list(changes(former, mine, PART_NAMES))
 
@@ -187,7 +195,7 @@ def result_model(record: StepRecord, execution: ExecutionId, cipher: PayloadCiph
     return ResultModel(value=shown, cut=cut, artifact=artifact)
 
 
-def _href(sha256: str, execution: ExecutionId, key: bytes | None) -> str:
+def _href(sha256: str, execution: ExecutionId, key: bytes | None, generation: int | None = None) -> str:
     from urllib.parse import urlencode
 
     query: dict[str, str | int] = {
@@ -198,6 +206,8 @@ def _href(sha256: str, execution: ExecutionId, key: bytes | None) -> str:
     }
     if key is not None:
         query["key"] = key.hex()
+    if generation is not None:
+        query["generation"] = generation
     return f"/artifacts/{sha256}?{urlencode(query)}"
 
 

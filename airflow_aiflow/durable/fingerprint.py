@@ -208,10 +208,8 @@ def print_step(
         except NoCanonicalForm as error:
             raise StepInputError(f"step {name!r}: cache_key= takes plain values; {error}") from error.__cause__
         hasher.update(form)
-        heads.append(form[:MOST_OF_ONE])
-        return Printed(
-            hasher.digest(), ("version", "cache_key"), bytes(prints) + _print(form), tuple(heads), writer.opaque
-        )
+        both = (*heads, form[:MOST_OF_ONE])
+        return Printed(hasher.digest(), ("version", "cache_key"), bytes(prints) + _print(form), both, writer.opaque)
     try:
         bound = bind_arguments(fn, args)
     except TypeError as error:

@@ -8,8 +8,8 @@ have none either; the one with the most equal arguments is taken for its former 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Literal
 
@@ -31,6 +31,7 @@ class Compared:
 
     :param result_hash: of its stored result.
     :param prints: short hashes of its arguments, in order.
+    :param names: of those; ``None``: they are not kept.
     """
 
     key: bytes
@@ -44,6 +45,7 @@ class Compared:
     tokens_in: int | None
     tokens_out: int | None
     cost: Decimal | None
+    names: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ class Difference:
 
 def argument_names(kind: str, count: int, llm_names: Sequence[str]) -> list[str]:
     """
-    Name the arguments of a step: only those of model calls have names that are known beforehand.
+    Name the arguments of a step of which no names are kept: only those of model calls are known beforehand.
 
     :param kind: of the step.
     :param count: how many prints it has.
@@ -93,9 +95,31 @@ def changes(before: Compared, after: Compared, llm_names: Sequence[str] = ()) ->
         return ()
     if before.prints is None or after.prints is None:
         return (ARGUMENTS,)
-    names = argument_names(after.kind, len(after.prints) // PRINT_BYTES, llm_names)
+    count = len(after.prints) // PRINT_BYTES
+    kept = next((each.names for each in (after, before) if each.names and len(each.names) == count), None)
+    names = kept or argument_names(after.kind, count, llm_names)
     found = changed_parts(before.prints, after.prints, names)
     return (ARGUMENTS,) if not found else tuple(found)
+
+
+def with_names(one: Compared, known: Mapping[tuple[str, str], tuple[str, ...]]) -> Compared:
+    """
+    Give a step that keeps no names those of its kind and name: of a map's items, one keeps them for all.
+
+    :param one: the step.
+    :param known: (kind, name) -> names.
+    """
+    names = known.get((one.kind, one.name)) if one.names is None else None
+    return one if names is None else replace(one, names=names)
+
+
+def known_names(steps: Iterable[Compared]) -> dict[tuple[str, str], tuple[str, ...]]:
+    """
+    Collect the names that are kept.
+
+    :param steps: of an execution.
+    """
+    return {(one.kind, one.name): one.names for one in steps if one.names is not None}
 
 
 def nearest(one: Compared, former: Sequence[Compared]) -> Compared | None:
@@ -120,6 +144,7 @@ def compare(before: Sequence[Compared], after: Sequence[Compared], llm_names: Se
     :param llm_names: see ``argument_names``.
     :return: in the order of the later one; what is gone at the end.
     """
+    known = known_names(before) | known_names(after)
     by_key = {one.key: one for one in before}
     keys = {one.key for one in after}
     left: dict[tuple[str, str, str], list[Compared]] = defaultdict(list)
@@ -138,7 +163,7 @@ def compare(before: Sequence[Compared], after: Sequence[Compared], llm_names: Se
             found.append(Difference("new", None, one))
             continue
         left[one.kind, one.unit, one.name].remove(former)
-        found.append(Difference("changed", former, one, changes(former, one, llm_names)))
+        found.append(Difference("changed", former, one, changes(former, with_names(one, known), llm_names)))
     return found + [Difference("gone", one, None) for each in left.values() for one in each]
 
 

@@ -185,6 +185,7 @@ class StepSheet:
     :param row: the same as a bar.
     :param generation: in which it is recorded.
     :param before: steps of the generation before that may be its former self.
+    :param names: of its arguments; ``None``: they are not kept, or nothing is to be compared.
     """
 
     record: StepRecord
@@ -193,6 +194,7 @@ class StepSheet:
     generation: int
     attempt: AttemptView
     before: Sequence[StepRecord]
+    names: tuple[str, ...] | None = None
 
 
 def generations_of(attempts: Sequence[AttemptView], known: Mapping[int, int], current: int) -> Sequence[GenerationView]:

@@ -15,7 +15,9 @@ from typing import Any
 from airflow_aiflow.durable.effect import EffectRecord
 from airflow_aiflow.durable.identity import ExecutionId
 from airflow_aiflow.durable.items import FailedItem, reuse_key
+from airflow_aiflow.durable.record import StepRecord, Stored
 from airflow_aiflow.durable.run_view import ExecutionView
+from airflow_aiflow.durable.step_arguments import MOST_OF_NAMES, names_of
 from airflow_aiflow.durable.step_diff import Compared
 from airflow_aiflow.durable.timeline import (
     AttemptView,
@@ -32,7 +34,7 @@ from airflow_aiflow.durable.timeline import (
 from airflow_aiflow.storage.connections import Connections
 from airflow_aiflow.storage.postgres_items import item_of
 from airflow_aiflow.storage.postgres_runs import PostgresRuns
-from airflow_aiflow.storage.rows import Row, effect_record, step_record, utc
+from airflow_aiflow.storage.rows import Row, effect_record, utc, whole_step
 from airflow_aiflow.storage.statements import statement
 
 #: Steps of one answer: a page that shows more as bars shows none of them.
@@ -242,8 +244,9 @@ class PostgresTimeline:
         bars = self._ask(statement("step_bar"), where | {"step_key": key})
         if not records or not bars:
             return None
-        record, row = step_record(records[0]), _step_row(bars[0])
+        record, row = whole_step(records[0]), _step_row(bars[0])
         params = where | {"step_key": key, "name": record.name, "unit": record.unit, "limit": MOST_FORMER}
+        params["names"] = MOST_OF_NAMES
         before = self._ask(statement("step_former"), params) if generation > 1 else []
         attempts = {one.fence: one for one in self.attempts(view.execution_pk)}
         return StepSheet(
@@ -252,8 +255,13 @@ class PostgresTimeline:
             execution_pk=view.execution_pk,
             generation=generation,
             attempt=attempts[record.fence],
-            before=[step_record(each) for each in before],
+            before=[whole_step(each) for each in before],
+            names=names_of(record.arguments) or (self._names(where, record) if before else None),
         )
+
+    def _names(self, where: dict[str, Any], record: StepRecord) -> tuple[str, ...] | None:
+        params = where | {"name": record.name, "kind": record.kind, "names": MOST_OF_NAMES}
+        return next((names_of(row[0]) for row in self._ask(statement("step_named"), params)), None)
 
     def told(self, sheet: StepSheet) -> list[bytes]:
         """
@@ -276,7 +284,8 @@ class PostgresTimeline:
         :param execution_pk: its execution's row.
         :param generation: which one.
         """
-        params = {"execution_id": execution_pk, "generation": generation, "limit": MOST_COMPARED}
+        params: dict[str, Any] = {"execution_id": execution_pk, "generation": generation}
+        params |= {"limit": MOST_COMPARED, "names": MOST_OF_NAMES}
         return [
             Compared(
                 key=bytes(row[0]),
@@ -290,11 +299,12 @@ class PostgresTimeline:
                 tokens_in=row[8],
                 tokens_out=row[9],
                 cost=row[10],
+                names=names_of(row[11]),
             )
             for row in self._ask(statement("diff_steps"), params)
         ]
 
-    def results(self, execution_pk: int, generation: int, keys: Iterable[bytes]) -> dict[bytes, Any]:
+    def results(self, execution_pk: int, generation: int, keys: Iterable[bytes]) -> dict[bytes, Stored]:
         """
         Read the results of some steps.
 
@@ -303,9 +313,18 @@ class PostgresTimeline:
         :param keys: their step keys.
         :return: by key, as the ledger keeps them.
         """
+        return {record.step_key: record.result for record in self.records(execution_pk, generation, keys)}
+
+    def records(self, execution_pk: int, generation: int, keys: Iterable[bytes]) -> list[StepRecord]:
+        """
+        Read some steps, whole.
+
+        :param execution_pk: their execution's row.
+        :param generation: theirs.
+        :param keys: their step keys.
+        """
         params = {"execution_id": execution_pk, "generation": generation, "step_keys": list(keys)}
-        records = [step_record(row) for row in self._ask(statement("steps_by_key"), params)]
-        return {record.step_key: record.result for record in records}
+        return [whole_step(row) for row in self._ask(statement("steps_by_key"), params)]
 
     def has_artifact(self, execution_pk: int, sha256: bytes) -> bool:
         """

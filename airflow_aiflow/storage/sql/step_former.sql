@@ -2,7 +2,8 @@
 -- of a step that changed.
 select
     s.step_key, s.kind, s.name, s.unit, s.fingerprint, s.occurrence, s.fence, s.result, s.result_sha256, s.seal, s.ended_at,
-    s.duration_ms, s.model, s.response_id, s.tokens_in, s.tokens_out, s.cost, s.prints
+    s.duration_ms, s.model, s.response_id, s.tokens_in, s.tokens_out, s.cost, s.prints,
+    substring(s.arguments from 1 for %(names)s)
 from aiflow.step s
 where s.execution_id = %(execution_id)s and s.generation = %(generation)s - 1 and s.name = %(name)s and s.unit = %(unit)s
     and (s.step_key = %(step_key)s or not exists (

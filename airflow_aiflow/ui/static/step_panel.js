@@ -38,10 +38,29 @@ function Facts({ step, address }) {
         step.fingerprint ? ["Fingerprint", h("span", { className: "aif-mono", title: step.fingerprint }, step.fingerprint.slice(0, 16))] : null,
       ],
     }),
-    step.arguments !== null && step.arguments !== undefined
-      ? h("section", { className: "aif-field" }, h("h3", {}, "Arguments"), h("pre", { className: "aif-code", tabIndex: 0 }, written(step.arguments)))
-      : null,
+    step.arguments?.length ? h("section", { className: "aif-field" }, h("h3", {}, "Arguments"), h(Arguments, { all: step.arguments })) : null,
     h("section", { className: "aif-field" }, h("h3", {}, "Result"), h(Result, { result: step.result })),
+  );
+}
+
+/** @param {{all: {name: string, value: unknown, cut: boolean, artifact: {sha256: string, size: number | null, href?: string | null} | null}[]}} props */
+function Arguments({ all }) {
+  return h(
+    "dl",
+    { className: "aif-arguments" },
+    all.map((one, place) =>
+      h(
+        Fragment,
+        { key: place },
+        h("dt", { className: "aif-mono" }, one.name),
+        h(
+          "dd",
+          {},
+          one.artifact ? h(Artifact, { artifact: one.artifact }) : h("pre", { className: "aif-code", tabIndex: 0 }, written(one.value)),
+          one.cut ? h("p", { className: "aif-muted" }, "The beginning; the whole is not kept.") : null,
+        ),
+      ),
+    ),
   );
 }
 
@@ -79,7 +98,7 @@ function Provenance({ provenance }) {
   const from = provenance.execution ?? provenance;
   const name = from.run_id ?? "another run";
   const place = from.dag_id && from.run_id && from.task_id ? timelineAddress({ map_index: -1, ...from }) : null;
-  const when = provenance.recorded_at ?? provenance.time ?? null;
+  const when = provenance.ran_at ?? null;
   return h(
     "span",
     {},
@@ -93,22 +112,24 @@ function Provenance({ provenance }) {
 function Result({ result }) {
   if (result === null || result === undefined) return h("p", { className: "aif-muted" }, "It is not shown here.");
   if (result.unreadable) return h("p", { className: "aif-refused" }, String(result.unreadable));
-  if (result.artifact) return h(Artifact, { artifact: result.artifact });
+  if (result.artifact && (result.value === null || result.value === undefined)) return h(Artifact, { artifact: result.artifact });
   return h(
     Fragment,
     {},
+    result.artifact ? h(Artifact, { artifact: result.artifact }) : null,
     h("pre", { className: "aif-code", tabIndex: 0 }, written(result.value)),
     result.cut ? h("p", { className: "aif-muted" }, "Cut: the whole is longer.") : null,
   );
 }
 
-/** @param {{artifact: {sha256: string, size: number, media_type?: string | null, href?: string | null}}} props */
+/** @param {{artifact: {sha256: string, size: number | null, name?: string | null, media_type?: string | null, href?: string | null}}} props */
 function Artifact({ artifact }) {
-  const kind = artifact.media_type ? ` of ${artifact.media_type}` : "";
+  const size = artifact.size === null || artifact.size === undefined ? "A stored value" : bytes(artifact.size);
+  const kind = artifact.media_type && !/octet-stream|aiflow/.test(artifact.media_type) ? ` of ${artifact.media_type}` : "";
   return h(
     "p",
     {},
-    `${bytes(artifact.size)}${kind}. `,
+    `${size}${kind}. `,
     artifact.href ? h("a", { href: hrefOf(artifact.href), download: "" }, "Download") : null,
     h("br"),
     h("span", { className: "aif-mono aif-muted" }, artifact.sha256),

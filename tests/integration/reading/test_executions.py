@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.integration.reading.house import URL, House
+from airflow_aiflow.durable.artifact import ArtifactRef
+from airflow_aiflow.runtime.flow import Flow
+from tests.integration.reading.house import URL, House, add
 
 SPLIT = {"dag_id": "invoices", "run_id": "monday", "task_id": "split"}
 REVIEW = SPLIT | {"task_id": "review"}
@@ -104,6 +106,59 @@ def test_what_changed_since_the_generation_before_is_named(house: House) -> None
         for row in rows(house.get("/timeline", **REVIEW).json())
     ]
     assert found == [[], ["prompt"], []]
+
+
+def test_a_step_shows_what_it_was_given(house: House) -> None:
+    by_name = {row["name"]: row["key"] for row in rows(house.get("/timeline", **SPLIT).json())}
+    step = house.get("/step", **SPLIT, key=by_name["count"]).json()
+    assert [(each["name"], each["value"], each["cut"]) for each in step["arguments"]] == [
+        ("left", 1, False),
+        ("right", 2, False),
+    ]
+    found = house.get("/step", **SPLIT, key=by_name["sum up"]).json()["arguments"]
+    given = {each["name"]: each["value"] for each in found}
+    assert given["prompt"] in ("the first page", "the second page")
+    assert (given["connection"], given["settings"]) == ("model", {})
+
+
+def given_two(ref: ArtifactRef, token: str, number: int) -> int:
+    return ref.size + number
+
+
+def test_each_kind_of_step_names_what_changed_and_a_files_argument_is_a_download(fresh: House) -> None:
+    """Also of a map, of which the first item alone keeps the names; a row of the release before has none."""
+    task, numbers = fresh.task("review"), [1, 2]
+
+    def body(flow: Flow) -> None:
+        ref = flow.save(b"a scan", name="scan.pdf")
+        flow.step("scan", given_two, ref, "geheim", numbers[0])
+        flow.map("each", add, [numbers[0], 5, 6 + numbers[0]], numbers[1])
+
+    task.run(body)
+    task.cleared()
+    numbers[:] = [3, 2]
+    task.run(body)
+    found = {row["name"]: row["key"] for row in rows(fresh.get("/timeline", **REVIEW).json())}
+    step = fresh.get("/step", **REVIEW, key=found["scan"]).json()
+    assert step["changed"] == ["number"]
+    by_name = {each["name"]: each for each in step["arguments"]}
+    assert by_name["token"]["value"] == "***"
+    assert "geheim" not in str(fresh.sql("select convert_from(arguments, 'LATIN1') from aiflow.step"))
+    file = fresh.client.get(URL + by_name["ref"]["artifact"]["href"])
+    assert (file.status_code, file.content) == (200, b"a scan")
+    assert file.headers["Content-Disposition"].startswith("attachment")
+    other = fresh.client.get(
+        URL + by_name["ref"]["artifact"]["href"].replace(by_name["ref"]["value"]["artifact"], "0" * 64)
+    )
+    assert other.status_code == 404
+    diff = fresh.get("/diff", **REVIEW, generation_a=1, generation_b=2).json()
+    changed = [(one["name"], one["changed"]) for one in diff["items"] if one["verdict"] == "changed"]
+    assert changed == [("scan", ["number"]), ("each", ["left"]), ("each", ["left"])]
+    items = fresh.get("/units", **REVIEW, map="each").json()["items"]
+    assert ["left"] in [fresh.get("/step", **REVIEW, key=one["key"]).json()["changed"] for one in items]
+    fresh.sql("update aiflow.step set arguments = null")
+    old = fresh.get("/step", **REVIEW, key=found["scan"]).json()
+    assert (old["arguments"], old["changed"]) == (None, ["argument 4"])
 
 
 def test_large_results_and_files_are_downloads(house: House) -> None:

@@ -138,7 +138,8 @@ def test_results_need_a_right_of_their_own(house: House, monkeypatch: pytest.Mon
 
     [key] = house.sql("select encode(step_key, 'hex') from aiflow.step where name = 'book'")
     monkeypatch.setattr(rights, "may", no_results)
-    assert house.get("/step", **OURS, key=key[0]).json()["result"] is None
+    step = house.get("/step", **OURS, key=key[0]).json()
+    assert (step["result"], step["arguments"]) == (None, None)
     assert house.get(f"/artifacts/{'0' * 64}", **OURS).status_code == 403
     review = OURS | {"task_id": "review"}
     diff = house.get("/diff", **review, generation_a=1, generation_b=2).text
