@@ -51,6 +51,10 @@ HELD = ("running", "restarting")
 #: Kinds that are not about a death: no number of them makes a task unfit to run.
 HARMLESS = (StallKind.UNHEARD, StallKind.LOST_RETURN, StallKind.NOT_STARTED)
 
+#: Seconds that whoever is at work gets to renew its lease once the ledger's server has started, or another one has
+#: taken over: the default of ``lease_ttl``, in which a heartbeat comes three times.
+RENEW_SECONDS = 30.0
+
 #: Doublings of the back-off, at most: a year.
 MOST_DOUBLINGS = 20
 
@@ -154,6 +158,10 @@ def _settled(evidence: Evidence) -> bool:
 
 def _person(evidence: Evidence, policy: RecoveryPolicy) -> Decision | None:
     seen = evidence.seen
+    if seen.unsigned and evidence.stall.marks == 0 and not _settled(evidence):
+        # Our own deeds set states in the same way, after a mark.
+        why = "somebody set it to failed among others, of which Airflow keeps no entry"
+        return Leave(f"{why}: a person's word stands", SLOW_LOOK, final=True)
     if seen.person is None or _settled(evidence):
         return None
     return Leave(f"{seen.person}: a person's word stands", SLOW_LOOK, final=seen.state in ("failed", "success"))
@@ -241,6 +249,10 @@ def _dead(evidence: Evidence, policy: RecoveryPolicy) -> Decision | None:
     if state not in DEAD:
         return Leave(f"Airflow says {state}")
     kind, then = DEAD[state]
+    if stall.cut_off and state in HELD and not evidence.verified_dead:
+        left = RENEW_SECONDS - (stall.first_seen or 0.0)
+        if left > 0:
+            return Leave("another server has taken over the ledger: it may renew its lease there", left)
     how = "its process is gone" if evidence.verified_dead else "its lease has lapsed"
     if evidence.verified_dead is False:
         if stall.lease_left is not None and (wait := policy.alive_grace + stall.lease_left) > 0:

@@ -90,7 +90,21 @@ class RecoveryLedger(Protocol):
         """
 
     def cleared(self, stalls: Sequence[Stall]) -> None:
-        """Note that Airflow has taken the clear of marked executions."""
+        """Note that Airflow has taken the clear of marked executions, and of all that had failed below them."""
+
+    def broken_off(self) -> Sequence[tuple[int, int, ExecutionId]]:
+        """
+        List requeues whose attempt has begun and of which nobody said that all was cleared: who did it died on the way.
+
+        :return: (execution row, fence, execution), the oldest first.
+        """
+
+    def made_up(self, broken: Sequence[tuple[int, int]]) -> None:
+        """
+        Note that nothing of these requeues is left to be done.
+
+        :param broken: (execution row, fence).
+        """
 
     def void(self, stalls: Sequence[Stall]) -> None:
         """Take marks back: Airflow was not asked, or refused."""

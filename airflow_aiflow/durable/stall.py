@@ -136,6 +136,8 @@ class Stall:
     :param pause_reason: of a pause that the flow asked for; ``None``: it is none, or an operator's own deferral.
     :param basis: what it was found by: ``live`` (without progress), ``dead`` (its process, under a live lease),
         ``lapsed`` (or without a lease), ``paused``, ``unheard``.
+    :param cut_off: whether its lease lapsed about when another server took over the ledger, so that it may be the
+        renewal that was lost.
     """
 
     execution_pk: int
@@ -163,6 +165,7 @@ class Stall:
     open_work: OpenWork = field(default_factory=OpenWork)
     pause_reason: str | None = None
     basis: str = "lapsed"
+    cut_off: bool = False
 
     @property
     def leased(self) -> bool:
@@ -181,6 +184,8 @@ class Seen:
     :param run_state: of the DAG run, where the task instance waits to be scheduled.
     :param dag_paused: whether the DAG is paused.
     :param person: who set its state or that of its run by hand since this attempt began, and how; ``None``: nobody.
+    :param unsigned: whether it has failed, and Airflow's log knows its start and not who failed it: so it is after a
+        change of many task instances at once, which alone leaves no entry.
     """
 
     ti_id: UUID | None
@@ -190,6 +195,7 @@ class Seen:
     run_state: str | None = None
     dag_paused: bool = False
     person: str | None = None
+    unsigned: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,7 @@ class RequeueRunsOperator(BaseOperator):
 
     def _deeds(self, doors: Doors) -> Iterator[Deed]:
         from airflow_aiflow.config import recovery_policy
+        from airflow_aiflow.recovery.below import make_up
         from airflow_aiflow.recovery.deeds import Deeds
         from airflow_aiflow.recovery.one_pass import look, note
         from airflow_aiflow.recovery.outside import Outside
@@ -84,6 +85,7 @@ class RequeueRunsOperator(BaseOperator):
         self.log.info("aiflow: %d stalled, %d left alone", len(found.decided), len(found.notes))
         note(doors.ledger, found.notes)
         yield from Deeds(doors.ledger, doors.api, dead=found.dead).each(found.deeds)
+        make_up(doors.ledger, doors.api)
         outside = Outside(doors.ledger, doors.api, policy)
         yield from outside.start(outside.not_started())
 

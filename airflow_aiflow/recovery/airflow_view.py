@@ -24,6 +24,11 @@ from airflow_aiflow.hooks.airflow_api import PAGE, AirflowApi
 #: Kinds of entries of the audit log by which somebody set a state.
 HANDS = ("patch_task_instance", "patch_task_group_instances", "patch_dag_run", "bulk_dag_runs")
 
+#: Kinds by which Airflow notes that it started a task instance, and by which it, or the task's supervisor, failed one.
+#: Whatever fails one leaves such an entry or one of a hand, but for a change of many task instances at once.
+STARTED = "running"
+FAILED = ("failed", "heartbeat timeout", "state mismatch", "fail task", "stuck in queued tries exceeded")
+
 #: States that a person gives and that end a task instance or a run.
 WORDS = frozenset({"failed", "success", "skipped"})
 
@@ -83,10 +88,16 @@ class AirflowView:
             there = {one: ti_id for one in each if (ti_id := seen[one].ti_id) is not None}
             if not there:
                 continue
-            hands = self._hands(dag_id, run_id, min(map(made_at, there.values())))
+            failed = any(seen[execution].state == "failed" for execution in there)
+            entries = self._entries(dag_id, run_id, min(map(made_at, there.values())), failed=failed)
+            hands = [hand for hand in map(_Hand, entries) if hand.sets_state]
+            signed = _signed(entries)
             for execution, ti_id in there.items():
+                now = seen[execution]
                 person = next((hand.who for hand in hands if hand.touches(execution, made_at(ti_id))), None)
-                found[execution] = replace(found[execution], person=person, dag_paused=self.is_paused(dag_id))
+                by = signed.get((execution.task_id, execution.map_index, now.try_number), set())
+                unsigned = now.state == "failed" and person is None and by == {STARTED}
+                found[execution] = replace(now, person=person, dag_paused=self.is_paused(dag_id), unsigned=unsigned)
         return found
 
     def is_paused(self, dag_id: str) -> bool:
@@ -123,11 +134,12 @@ class AirflowView:
         since = row.get(_SINCE.get(state, "end_date"))
         return Seen(UUID(row["id"]), state, int(row["try_number"] or 0), self.age(since), run_state)
 
-    def _hands(self, dag_id: str, run_id: str, since: datetime) -> list[_Hand]:
-        entries = list(self._api.event_logs(HANDS[:3], after=since, dag_id=dag_id, run_id=run_id))
+    def _entries(self, dag_id: str, run_id: str, since: datetime, *, failed: bool) -> list[Mapping[str, Any]]:
+        kinds = (*HANDS[:3], *((STARTED, *FAILED) if failed else ()))
+        entries: list[Mapping[str, Any]] = list(self._api.event_logs(kinds, after=since, dag_id=dag_id, run_id=run_id))
         # Marks of many runs at once bear no run's id but in what was sent.
         entries += [one for one in self._api.event_logs(HANDS[3:], after=since) if _names_run(one, dag_id, run_id)]
-        return [hand for hand in map(_Hand, entries) if hand.sets_state]
+        return entries
 
 
 class _Hand:
@@ -141,7 +153,8 @@ class _Hand:
     @property
     def sets_state(self) -> bool:
         """Whether a state was set, and not a note alone."""
-        return self._entry["event"] == "bulk_dag_runs" or self._word in WORDS
+        event = self._entry["event"]
+        return event == "bulk_dag_runs" or (event in HANDS and self._word in WORDS)
 
     @property
     def who(self) -> str:
@@ -173,6 +186,17 @@ class _Hand:
     def _reaches_further(self) -> bool:
         """Say whether relatives were set as well: which ones they were is not in the log."""
         return any(self._sent.get(word) for word in ("include_upstream", "include_downstream"))
+
+
+def _signed(entries: Iterable[Mapping[str, Any]]) -> dict[tuple[str, int, int], set[str]]:
+    """Give what Airflow itself noted of each try: (task id, map index, try number) -> kinds of entries."""
+    found: dict[tuple[str, int, int], set[str]] = {}
+    for entry in entries:
+        if entry["event"] == STARTED or entry["event"] in FAILED:
+            index, number = entry.get("map_index"), entry.get("try_number")
+            key = (str(entry["task_id"]), UNMAPPED if index is None else int(index), int(number or 0))
+            found.setdefault(key, set()).add(str(entry["event"]))
+    return found
 
 
 def made_at(ti_id: UUID) -> datetime:

@@ -21,19 +21,15 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from airflow_aiflow.durable.failpoint import failpoint
-from airflow_aiflow.durable.identity import ExecutionId
-from airflow_aiflow.durable.recover import ENDED_RUN
 from airflow_aiflow.durable.recovery_port import RecoveryLedger
 from airflow_aiflow.durable.stall import Decision, Evidence, Incident, Leave, Quarantine, Requeue, Seen, Stall
-from airflow_aiflow.exceptions import AirflowRefusedError, AirflowUnavailableError
+from airflow_aiflow.exceptions import AirflowRefusedError
 from airflow_aiflow.hooks.airflow_api import AirflowApi
-from airflow_aiflow.recovery.airflow_view import AirflowView, name
+from airflow_aiflow.recovery.airflow_view import AirflowView
+from airflow_aiflow.recovery.below import CONFLICT, clear, failed_below, take_back
 from airflow_aiflow.recovery.one_pass import ENDED, Fence
 
 log = logging.getLogger(__name__)
-
-#: The word by which Airflow's audit log knows our clears.
-BY = "aiflow-recovery"
 
 #: States in which Airflow waits for a worker, so that a clear alone would wait for it too.
 HELD = frozenset({"running", "restarting"})
@@ -46,8 +42,6 @@ AFTER_REFUSAL = 60.0
 
 #: Seconds after which one that met a running task is looked at again.
 AFTER_CONFLICT = 5.0
-
-CONFLICT = 409
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,19 +120,21 @@ class Deeds:
         failpoint("after_mark", run[0])
         deeds = [Deed(self._ledger.found(stall, wish), wish) for stall, wish in mine.items()]
         try:
-            below = self._failed_below(run, mine)
+            tasks = {stall.execution.task_id for stall in mine}
+            below = failed_below(self._api, run, tasks)
             stuck = self._release(run, [stall for stall, wish in mine.items() if wish.force])
             failpoint("after_set_state", run[0])
             going = [stall for stall in mine if stall not in stuck]
             if going:
                 # As soon after the states were set as can be.
-                self.clear(run, [*(stall.execution for stall in going), *below])
+                clear(self._api, run, [*(stall.execution for stall in going), *below])
         except AirflowRefusedError as error:
             return self._refused(mine, error)
         if going:
             failpoint("after_clear", run[0])
-            self._ledger.cleared(going)
-            self._mend(run, going, below)
+            # In this order: whoever is killed between a clear and the note is made up for by a later pass.
+            if take_back(self._api, run, {stall.execution.task_id for stall in going}, below):
+                self._ledger.cleared(going)
         held = {stall: mine[stall] for stall in stuck}
         done = [one for one in deeds if one.incident.execution not in {stall.execution for stall in held}]
         return done + self._refused(held, AirflowRefusedError("PATCH", str(run), CONFLICT, "the state was not set"))
@@ -160,52 +156,6 @@ class Deeds:
             now = AirflowView(self._api).read(stall.execution for stall in left)
             left = [stall for stall in left if now[stall.execution].state in HELD]
         return left
-
-    def clear(self, run: tuple[str, str], executions: Iterable[ExecutionId]) -> None:
-        """
-        Clear task instances of one run, where none of them runs.
-
-        :param run: DAG and run.
-        :param executions: which ones.
-        :raises AirflowRefusedError: if one of them runs, or for any other reason.
-        """
-        names = [name(one) for one in executions]
-        self._api.clear(*run, task_ids=names, dry_run=False, prevent_running_task=True, by=BY)
-
-    def _mend(self, run: tuple[str, str], went: Sequence[Stall], below: Sequence[ExecutionId]) -> None:
-        """
-        Take back what the scheduler wrote between the two requests: by now it has, for both lock the run.
-
-        Not covered: a process killed before this leaves the task at work in a run that will fail.
-
-        :param below: what was cleared already.
-        """
-        try:
-            later = [one for one in self._failed_below(run, went) if one not in below]
-            if later:
-                self.clear(run, later)
-            # A clear that met a run at work does not begin it again where the scheduler ended it at that moment.
-            if self._api.run(*run)["state"] in ENDED_RUN:
-                self._api.set_run_state(*run, "queued", by=BY)
-        except (AirflowRefusedError, AirflowUnavailableError) as error:
-            log.warning(
-                "aiflow: what failed below in run %s of %s may not have been cleared: %s", run[1], run[0], error
-            )
-
-    def _failed_below(self, run: tuple[str, str], above: Iterable[Stall]) -> list[ExecutionId]:
-        """List the task instances below some tasks that Airflow failed for what came before them."""
-        failed = list(self._api.task_instances(*run, states=["upstream_failed"]))
-        if not failed:
-            return []
-        next_ones = {task["task_id"]: task["downstream_task_ids"] for task in self._api.tasks(run[0])}
-        below: set[str] = set()
-        todo = list({stall.execution.task_id for stall in above})
-        while todo:
-            for task_id in next_ones.get(todo.pop(), []):
-                if task_id not in below:
-                    below.add(task_id)
-                    todo.append(task_id)
-        return [ExecutionId(*run, row["task_id"], row["map_index"]) for row in failed if row["task_id"] in below]
 
     def _refused(self, marked: dict[Stall, Requeue], error: AirflowRefusedError) -> list[Deed]:
         """Take marks back and leave their executions for a while."""
@@ -246,5 +196,5 @@ class Deeds:
 
 def _same(was: Seen, now: Seen) -> bool:
     """Say whether Airflow says the same as before; ages grow."""
-    then = (was.ti_id, was.state, was.try_number, was.person, was.dag_paused)
-    return then == (now.ti_id, now.state, now.try_number, now.person, now.dag_paused)
+    then = (was.ti_id, was.state, was.try_number, was.person, was.unsigned, was.dag_paused)
+    return then == (now.ti_id, now.state, now.try_number, now.person, now.unsigned, now.dag_paused)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from airflow_aiflow.durable.attempt import Owner
 from airflow_aiflow.durable.identity import ExecutionId
-from airflow_aiflow.durable.recover import RecoveryPolicy, decide, throttle
+from airflow_aiflow.durable.recover import RENEW_SECONDS, RecoveryPolicy, decide, throttle
 from airflow_aiflow.durable.recovery_port import RecoveryLedger, Scan
 from airflow_aiflow.durable.stall import (
     Decision,
@@ -74,7 +74,12 @@ def scan_of(policy: RecoveryPolicy) -> Scan:
 
     :param policy: the deployment's.
     """
-    return Scan(stall_floor=policy.stall_floor, unheard_after=policy.unheard_after, lost_after=policy.lost_after)
+    return Scan(
+        stall_floor=policy.stall_floor,
+        unheard_after=policy.unheard_after,
+        lost_after=policy.lost_after,
+        settled=RENEW_SECONDS,
+    )
 
 
 def look(ledger: RecoveryLedger, api: AirflowApi, policy: RecoveryPolicy) -> Look:

@@ -23,7 +23,8 @@ from airflow_aiflow.durable.stall import Evidence, Incident, Leave, Requeue, Sta
 from airflow_aiflow.exceptions import AirflowRefusedError
 from airflow_aiflow.hooks.airflow_api import AirflowApi
 from airflow_aiflow.recovery.airflow_view import AirflowView, made_at
-from airflow_aiflow.recovery.deeds import CONFLICT, Deed, Deeds
+from airflow_aiflow.recovery.below import CONFLICT, clear
+from airflow_aiflow.recovery.deeds import Deed, Deeds
 
 #: Task instances of one look, the oldest first, and runs that are looked at closely, which costs questions for each:
 #: the rest is for the next look.
@@ -115,7 +116,7 @@ class Outside:
         if incident is None:
             return None
         try:
-            Deeds(self.ledger, self.api).clear((execution.dag_id, execution.run_id), [execution])
+            clear(self.api, (execution.dag_id, execution.run_id), [execution])
         except AirflowRefusedError as error:
             if error.status != CONFLICT:  # it has started meanwhile
                 raise

@@ -48,6 +48,9 @@ OUTSIDE_EVERY, IDLE_EVERY = 60.0, 300.0
 #: Seconds between two looks at what clients wished: an API server is quicker, and this is for where it died.
 WISHED_EVERY = 30.0
 
+#: Seconds between two looks for requeues that were broken off: mostly before the task that came back has ended.
+MADE_UP_EVERY = 20.0
+
 #: Seconds between two steps of forgetting what nobody may reuse any more.
 REAP_EVERY = 60.0
 
@@ -84,7 +87,7 @@ class Watch:
     def __post_init__(self) -> None:
         # The first watch begins with waiting: so what can't be cured is tried once a minute and no oftener.
         begun = float("-inf") if self.at_once else self.clock()
-        for what in ("tell", "outside", "idle", "wished", "reap"):
+        for what in ("tell", "outside", "idle", "wished", "made_up", "reap"):
             self.looked.setdefault(what, begun)
 
     def finds(self) -> str | None:
@@ -103,6 +106,8 @@ class Watch:
             queued = self._not_started()
             if queued is not None:
                 return queued
+            if self._is_due("made_up", MADE_UP_EVERY) and (broken := self.ledger.broken_off()):
+                return f"{broken[0][2]}: its requeue was broken off after the clear"
             if self._should_tell(found.reports):
                 return "somebody is to hear of something"
             if self._is_due("reap", REAP_EVERY):

@@ -27,6 +27,10 @@ from airflow_aiflow.storage.text import execution_identity, shown
 #: request that follows it may take, shorter than two passes.
 MARK_SECONDS = 15.0
 
+#: The longest lease that is thought of, in seconds: one that lapsed so soon after the ledger's server was replaced may
+#: be one that could not be renewed.
+LONGEST_LEASE = 600.0
+
 #: Attempts of one execution that are looked back on; more recoveries than that nobody allows.
 ATTEMPTS = 100
 
@@ -55,6 +59,9 @@ PAUSED_SLOWER, PAUSED_SLOWEST = 0.1, 3_600.0
 #: nothing hangs, whatever the floor is.
 HUNG_SLACK, HUNG_LEAST = 1.0, 5.0
 
+
+#: Seconds for which a requeue is looked at that was broken off, and how many at once: what it left is told by then.
+BROKEN_SECONDS, BROKEN_AT_ONCE = 86_400.0, 100
 
 #: Rows of the way to reusable results that one call looks at: some milliseconds, and seven million rows a day.
 REAPED_AT_ONCE = 5_000
@@ -94,6 +101,7 @@ class PostgresRecovery(LedgerPart):
             "settled": scan.settled,
             "limit": scan.limit,
             "mark_seconds": MARK_SECONDS,
+            "longest_lease": LONGEST_LEASE,
             "attempts": ATTEMPTS,
             "events": EVENTS,
         }
@@ -217,9 +225,21 @@ class PostgresRecovery(LedgerPart):
         ]
 
     def cleared(self, stalls: Sequence[Stall]) -> None:
-        """Note that Airflow has taken the clear of marked executions."""
+        """Note that Airflow has taken the clear of marked executions, and of all that had failed below them."""
         if stalls:
             self._ask(statement("recovery_cleared"), _versions(stalls))
+
+    def broken_off(self) -> Sequence[tuple[int, int, ExecutionId]]:
+        """List requeues whose attempt has begun and of which nobody said that all was cleared."""
+        params = {"window": BROKEN_SECONDS, "mark_seconds": MARK_SECONDS, "most": BROKEN_AT_ONCE}
+        rows = self._ask(statement("recovery_broken_off"), params)
+        return [(row[0], row[1], ExecutionId(*row[2:6])) for row in rows]
+
+    def made_up(self, broken: Sequence[tuple[int, int]]) -> None:
+        """Note that nothing of these requeues is left to be done."""
+        if broken:
+            params = {"executions": [pk for pk, _ in broken], "fences": [fence for _, fence in broken]}
+            self._ask(statement("recovery_made_up"), params)
 
     def void(self, stalls: Sequence[Stall]) -> None:
         """Take marks back: Airflow was not asked, or refused."""

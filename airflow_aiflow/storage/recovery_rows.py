@@ -54,6 +54,7 @@ def stall(row: Row) -> Stall:
         open_work=OpenWork(row[27], row[28]),
         basis=row[29],
         pause_reason=row[30],
+        cut_off=row[31],
     )
 
 

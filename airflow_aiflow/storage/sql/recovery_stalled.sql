@@ -5,7 +5,13 @@ with clock as materialized (
     select
         statement_timestamp() as now,
         -- Who could not renew a lease while the server was away gets the time to do so.
-        statement_timestamp() - pg_catalog.pg_postmaster_start_time() > make_interval(secs => %(settled)s) as settled
+        statement_timestamp() - pg_catalog.pg_postmaster_start_time() > make_interval(secs => %(settled)s) as settled,
+        -- The same where a standby has taken over without being started anew: the last that it got to know of the server
+        -- before. Of one that has never been a standby, or was started since, this is null.
+        case
+            when pg_catalog.pg_last_xact_replay_timestamp() > pg_catalog.pg_postmaster_start_time()
+            then pg_catalog.pg_last_xact_replay_timestamp()
+        end as replaced_at
 ),
 dead as materialized (
     select d.execution_id, d.fence from unnest(%(dead_executions)s::bigint[], %(dead_fences)s::bigint[]) d(execution_id, fence)
@@ -100,7 +106,13 @@ select
     extract(epoch from clock.now - s.found_at)::double precision,
     coalesce(s.marked, false), coalesce(s.version, 0), a.recovery::text, a.max_recoveries,
     past.attempts, step.fence, step.data, open.count, open.gone_in, s.basis,
-    case when e.state = 'paused' then e.pause_reason end
+    case when e.state = 'paused' then e.pause_reason end,
+    -- It lived when the server before fell silent, as far as one of any length may have: it could not be renewed.
+    coalesce(
+        l.expires_at > clock.replaced_at
+            and l.expires_at <= clock.replaced_at + make_interval(secs => %(longest_lease)s),
+        false
+    )
 from asked s
 cross join clock
 cross join lateral (

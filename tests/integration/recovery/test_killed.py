@@ -25,6 +25,7 @@ from airflow_aiflow.durable.stall import Evidence, Quarantine, Requeue, StallKin
 from airflow_aiflow.hooks.airflow_api import AirflowApi
 from airflow_aiflow.local.postgres import PostgresServer
 from airflow_aiflow.recovery.airflow_view import AirflowView
+from airflow_aiflow.recovery.below import make_up
 from airflow_aiflow.recovery.deeds import Deed, Deeds
 from airflow_aiflow.recovery.one_pass import decide_all
 from airflow_aiflow.storage.migrate import upgrade
@@ -152,6 +153,22 @@ def test_a_killed_pass_is_made_up_for_by_the_next(
     assert requeue_states(world, airflow) == ["marked" if left else "cleared"]
     _goes_on(world, airflow, taken)
     assert requeue_states(world, airflow) == ["consumed"]
+
+
+def test_what_failed_below_a_pass_that_was_killed_after_its_clear_runs_again(
+    world: PostgresWorld, airflow: Airflow
+) -> None:
+    taken = stalls(world, airflow)
+    killed_pass(world, airflow, "after_clear")
+    # The scheduler had seen a failed task before it was cleared.
+    airflow.put("report", now_id(), "upstream_failed")
+    age_marks(world, MARK_SECONDS + 1)
+    with opened(world, airflow) as (ledger, api):
+        assert make_up(ledger, api) == []
+        _goes_on(world, airflow, taken)
+        assert make_up(ledger, api) == [ExecutionId(DAG, airflow.run_id, "report")]
+        assert make_up(ledger, api) == []
+    assert [body["task_ids"] for body in airflow.cleared] == [["pay"], ["report"]]
 
 
 def _goes_on(world: PostgresWorld, airflow: Airflow, taken: Taken) -> None:

@@ -577,6 +577,30 @@ def test_a_mark_that_a_dead_process_left_is_soon_nobody_s(task: Task) -> None:
     assert task.next().requeued
 
 
+def test_a_requeue_that_was_broken_off_after_its_clear_is_known_until_it_is_made_up_for(world: RecoveryWorld) -> None:
+    broken, told, late = (Task(world, task_id=name) for name in ("broken", "told", "late"))
+    for one in (broken, told, late):
+        one.next()
+    world.pass_time(100)
+    marks = {one.execution: mark for one in (broken, told, late) for mark in world.recovery.mark([one.stall])}
+    world.recovery.cleared([marks[told.execution]])
+    assert world.recovery.broken_off() == []
+    for one in (broken, told, late):
+        one.cleared()
+        assert one.next().requeued
+    # The attempt was quicker than the word that all was cleared.
+    world.recovery.cleared([marks[late.execution]])
+    assert [world.marks(one.pk)[0][1::3] for one in (broken, told, late)] == [
+        ("consumed", 0), ("consumed", 1), ("consumed", 1)
+    ]  # fmt: skip
+    # Somebody may still be about to tell.
+    assert world.recovery.broken_off() == []
+    world.pass_time(MARK_SECONDS + 1)
+    assert world.recovery.broken_off() == [(broken.pk, 1, broken.execution)]
+    world.recovery.made_up([(broken.pk, 1)])
+    assert world.recovery.broken_off() == []
+
+
 def test_a_slow_process_s_clear_stands_against_who_thought_it_dead(task: Task) -> None:
     world = task.world
     task.die()

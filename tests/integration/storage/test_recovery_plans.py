@@ -92,7 +92,9 @@ def asked(busy: psycopg.Connection[Any]) -> list[tuple[str, Params | None]]:
         assert len(marked) > 1
         recovery.void(marked)
         recovery.abandon(found[0])
-        assert len(recovery.asked) == 11
+        recovery.broken_off()
+        recovery.made_up([(found[0].execution_pk, found[0].fence)])
+        assert len(recovery.asked) == 13
         return recovery.asked
 
 

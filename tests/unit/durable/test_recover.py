@@ -12,7 +12,7 @@ import pytest
 from airflow_aiflow.durable.attempt import Counters, Owner, Recovery
 from airflow_aiflow.durable.execution import ExecutionState
 from airflow_aiflow.durable.identity import ExecutionId
-from airflow_aiflow.durable.recover import RecoveryPolicy, decide, hung_after, is_down, throttle, tier
+from airflow_aiflow.durable.recover import RENEW_SECONDS, RecoveryPolicy, decide, hung_after, is_down, throttle, tier
 from airflow_aiflow.durable.stall import (
     KINDS,
     Decision,
@@ -189,6 +189,38 @@ def test_what_is_left_alone(what: str, found: Evidence, final: bool, report: boo
 @pytest.mark.parametrize("person", [None, "anna set it to success"])
 def test_a_success_that_airflow_has_heard_of_is_settled(state: str, person: str | None) -> None:
     assert isinstance(decide(evidence(state, seen={"person": person}, **SUCCEEDED), POLICY), Settle)
+
+
+def test_a_mark_of_many_at_once_is_a_persons_word_unless_we_made_it() -> None:
+    unsigned = {"unsigned": True}
+    for parts in ({}, PAUSED, SUCCEEDED):
+        left = decide(evidence("failed", seen=unsigned, **parts), POLICY)
+        assert isinstance(left, Leave)
+        assert (left.final, left.report) == (True, False)
+    # Set by a pass of ours that was killed before it could clear.
+    assert isinstance(decide(evidence("failed", seen=unsigned, marks=1), POLICY), Requeue)
+
+
+CUT_OFF: dict[str, Any] = {"cut_off": True}
+
+#: (what, evidence, whether it is left for a while).
+TAKEN_OVER = [
+    ("found just now", evidence(**CUT_OFF), True),
+    ("found a while ago", evidence(first_seen=29.0, **CUT_OFF), True),
+    ("not renewed within its time", evidence(first_seen=31.0, **CUT_OFF), False),
+    ("its process is gone", evidence(dead=True, **CUT_OFF), False),
+    ("Airflow knows of its end", evidence("up_for_retry", seen=NEXT, **CUT_OFF), False),
+    ("it is renewed by nobody since", evidence(), False),
+]
+
+
+@pytest.mark.parametrize(("what", "found", "left"), TAKEN_OVER, ids=[row[0] for row in TAKEN_OVER])
+def test_a_lease_that_lapsed_in_a_fail_over_gets_time_to_be_renewed(what: str, found: Evidence, left: bool) -> None:
+    decision = decide(found, POLICY)
+    assert isinstance(decision, Leave if left else Requeue), what
+    if isinstance(decision, Leave):
+        assert decision.check_in == RENEW_SECONDS - (found.stall.first_seen or 0.0)
+        assert not decision.report
 
 
 def test_paused_dags_are_requeued_where_that_is_allowed() -> None:

@@ -60,6 +60,7 @@ class LedgerDouble:
         self.reaped: list[float] = []
         self.abandoned: list[ExecutionId] = []
         self.heard_of: list[ExecutionId] = []
+        self.broken: list[tuple[int, int, ExecutionId]] = []
         self.noted_before: set[tuple[ExecutionId, StallKind]] = set()
         self.clears: list[int] = []
         self.owners: list[tuple[int, int, Owner]] = []
@@ -105,6 +106,12 @@ class LedgerDouble:
 
     def cleared(self, stalls: Sequence[Stall]) -> None:
         self._move(stalls, "cleared")
+
+    def broken_off(self) -> Sequence[tuple[int, int, ExecutionId]]:
+        return list(self.broken)
+
+    def made_up(self, broken: Sequence[tuple[int, int]]) -> None:
+        self.broken = [one for one in self.broken if one[:2] not in set(broken)]
 
     def void(self, stalls: Sequence[Stall]) -> None:
         self._move(stalls, "void")
@@ -194,6 +201,13 @@ class AirflowDouble:
         key = (execution.dag_id, execution.run_id, execution.task_id, execution.map_index)
         found: str | None = self.rows[key]["state"]
         return found
+
+    def signed(self, event: str, stall: Stall, *, try_number: int = 1) -> None:
+        """Have an entry of Airflow's own."""
+        one = stall.execution
+        ids = {"run_id": one.run_id, "task_id": one.task_id, "map_index": one.map_index, "try_number": try_number}
+        entry = {"event": event, "when": NOW.isoformat(), "owner": "airflow", "extra": None, "dag_id": one.dag_id}
+        self.log.append(entry | ids)
 
     def person(self, event: str, at: datetime = NOW, **sent: Any) -> None:
         """Have an entry in the audit log."""

@@ -129,6 +129,39 @@ def test_a_mark_of_many_runs_names_its_runs_in_what_was_sent() -> None:
     assert len(look_at(LedgerDouble(stalled(run_id="other")), _with(airflow, "other")).deeds) == 1
 
 
+@pytest.mark.parametrize(
+    ("kinds", "left"),
+    [
+        (["running"], True),
+        (["running", "failed"], False),
+        (["running", "heartbeat timeout"], False),
+        (["running", "state mismatch"], False),
+        ([], False),
+    ],
+    ids=["nobody's", "its supervisor's", "the scheduler's", "the executor's", "a log that is gone"],
+)
+def test_a_failure_that_nobody_signed_is_a_mark_of_many_at_once(kinds: list[str], left: bool) -> None:
+    """Airflow keeps no entry of a change of many task instances, and one of every other way to fail."""
+    stall = stalled()
+    ledger, airflow = LedgerDouble(stall), AirflowDouble()
+    airflow.holds(stall, state="failed")
+    for kind in kinds:
+        airflow.signed(kind, stall)
+    airflow.signed("failed", stalled(2, map_index=3))
+    airflow.signed("failed", stall, try_number=7)
+    found = look_at(ledger, airflow)
+    assert [one.seen.unsigned for one, _ in found.decided] == [left]
+    assert len(found.deeds) == (0 if left else 1)
+
+
+def test_our_own_mark_is_no_persons() -> None:
+    stall = stalled(marked=True, marks=1)
+    ledger, airflow = LedgerDouble(stall), AirflowDouble()
+    airflow.holds(stall, state="failed")
+    airflow.signed("running", stall)
+    assert len(look_at(ledger, airflow).deeds) == 1
+
+
 def _with(airflow: AirflowDouble, run_id: str) -> AirflowDouble:
     airflow.holds(stalled(run_id=run_id), state="failed")
     return airflow

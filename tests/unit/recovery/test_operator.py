@@ -98,7 +98,8 @@ def test_a_trouble_after_the_clear_takes_nothing_back(
     airflow = Goes()
     airflow.holds(*ledger.stalls)
     run(monkeypatch, ledger, airflow)
-    assert ledger.states == {1: "cleared", 2: "cleared"}
+    # Not noted as done: a later pass makes up for what may have failed below.
+    assert (len(airflow.cleared), ledger.states) == (2, {1: "marked", 2: "marked"})
     assert capsys.readouterr().out.count("its lease has lapsed") == 2
 
 

@@ -17,7 +17,7 @@ from airflow_aiflow.durable.stall import Leave, Requeue, StallKind
 from airflow_aiflow.exceptions import AiflowConfigError, AirflowRefusedError, LedgerUnavailableError
 from airflow_aiflow.hooks import recovering
 from airflow_aiflow.recovery.outside import MOST_RUNS, Outside
-from airflow_aiflow.recovery.watch import IDLE_EVERY, OUTSIDE_EVERY, REAP_EVERY, TELL_EVERY, Watch
+from airflow_aiflow.recovery.watch import IDLE_EVERY, MADE_UP_EVERY, OUTSIDE_EVERY, REAP_EVERY, TELL_EVERY, Watch
 from airflow_aiflow.runtime.process import start_time, this_owner
 from airflow_aiflow.triggers import zombie
 from airflow_aiflow.triggers.zombie import ZombieRunTrigger
@@ -48,6 +48,15 @@ def test_it_ends_on_a_deed() -> None:
     airflow.holds(stall)
     watch, _ = watching(LedgerDouble(stall), airflow)
     assert (watch.finds() or "").startswith("task pay of billing, run run: ")
+
+
+def test_it_ends_on_a_requeue_that_was_broken_off_now_and_then() -> None:
+    ledger = LedgerDouble()
+    ledger.broken = [(1, 1, stalled().execution)]
+    watch, time = watching(ledger, AirflowDouble())
+    assert watch.finds() is None
+    time.now += MADE_UP_EVERY
+    assert watch.finds() == "task pay of billing, run run: its requeue was broken off after the clear"
 
 
 def test_what_is_left_alone_is_noted_and_ends_nothing() -> None:
