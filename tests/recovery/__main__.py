@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
-from tests.recovery.expected import CASES, Case, Seen, complaints
+from tests.recovery.expected import CASES, Case, Seen, complaints, late
 from tests.recovery.settings import OPTIONS, faketime, start_world
 from tests.recovery.situations import PLAYS
 
@@ -45,7 +45,7 @@ def play(cases: Sequence[Case], folder: Path) -> dict[str, Seen | str]:
                 for number in range(case.times):
                     began = time.monotonic()
                     rounds.append(PLAYS[case.key](world))
-                    found = complaints(case, rounds[-1]) or ["as it must be"]
+                    found = [*complaints(case, rounds[-1]), *late(case, rounds[-1])] or ["as it must be"]
                     took = time.monotonic() - began
                     times = f"found {_seconds(rounds[-1].detect)}, goes on {_seconds(rounds[-1].go_on)}"
                     print(
@@ -128,6 +128,34 @@ def wrong(seen: dict[str, Seen | str]) -> list[str]:
     return found
 
 
+def speed(seen: dict[str, Seen | str]) -> dict[str, dict[str, float | bool | None]]:
+    """
+    Set the median seconds until a step goes on beside what they are meant to be.
+
+    :param seen: key -> what was seen.
+    """
+    figures: dict[str, dict[str, float | bool | None]] = {}
+    for case in CASES:
+        found = seen.get(case.key)
+        if case.aim is not None and isinstance(found, Seen):
+            median_s = None if found.go_on is None else round(found.go_on, 2)
+            figures[case.key] = {"median_s": median_s, "aim_s": case.aim, "reached": _reached(median_s, case.aim)}
+    return figures
+
+
+def _reached(took: float | None, aim: float) -> bool:
+    return took is not None and took < aim
+
+
+def delays(seen: dict[str, Seen | str]) -> list[str]:
+    """
+    Name what took longer than it usually does.
+
+    :param seen: key -> what was seen.
+    """
+    return [each for case in CASES if isinstance(value := seen.get(case.key), Seen) for each in late(case, value)]
+
+
 def main() -> int:
     """Run."""
     parser = argparse.ArgumentParser(prog="make recovery-report", description="Provoke every kind of stall for real.")
@@ -156,15 +184,19 @@ def main() -> int:
         if not arguments.keep:
             shutil.rmtree(folder, ignore_errors=True)
     print(report(seen, alone))
-    found = wrong(seen)
-    print(*found, sep="\n")
-    print(f"{len(seen)} cases in {time.monotonic() - began:.0f} s; {len(found)} wrong")
+    found, slow = wrong(seen), delays(seen)
+    for key, figure in speed(seen).items():
+        word = "reached" if figure["reached"] else "not reached"
+        print(f"{key}: goes on after {figure['median_s']} s in the median, aim below {figure['aim_s']:g} s: {word}")
+    print(*(f"late, not wrong: {each}" for each in slow), *(f"WRONG: {each}" for each in found), sep="\n")
+    print(f"{len(seen)} cases in {time.monotonic() - began:.0f} s; {len(found)} wrong, {len(slow)} late")
     if arguments.keep:
         print(f"kept: {folder}")
     if arguments.json:
         seconds = {key: round(each.detect, 2) for key, each in seen.items() if isinstance(each, Seen) and each.detect}
         go_on = {key: round(each.go_on, 2) for key, each in seen.items() if isinstance(each, Seen) and each.go_on}
         facts = {"cases": len(seen), "wrong": found, "detect_seconds": seconds, "go_on_seconds": go_on}
+        facts |= {"speed": speed(seen), "late": slow, "airflow_alone": alone}
         print(json.dumps(facts | {"not_played": [key for key, each in seen.items() if str(each).startswith("not ")]}))
     return 1 if found else 0
 

@@ -280,6 +280,23 @@ def person_fails(world: World) -> Seen:
     return measured(run, None, *stays(lambda: (world.requeues(run), run.state()), "requeues and state"))
 
 
+def person_fails_many(world: World) -> Seen:
+    run = world.run("stalls_0", "hold")
+    pid, _ = run.at_risk()
+    run.hit_at = time.time()
+    update = {"action": "update", "entities": [{"task_id": run.task_id, "new_state": "failed"}]}
+    path = f"/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances"
+    world.client.request("PATCH", path, body={"actions": [update]})
+    wait_for(gone(pid), "the end of the process", PATIENCE)
+    run.ended()
+
+    def left() -> bool | None:
+        return any("among others" in why for why in world.left_alone(run)) or None
+
+    wait_for(left, "a find that is left alone", PATIENCE)
+    return measured(run, None, *stays(lambda: (world.requeues(run), run.state()), "requeues and state"))
+
+
 #: Seconds after the kill at which the person clears: recovery acts after three or so, and so does the retry timer.
 RACES = itertools.cycle((2.5, 3.2, 3.9))
 
@@ -492,6 +509,7 @@ PLAYS: dict[str, Play] = {
         lost_return,
         restarting,
         person_fails,
+        person_fails_many,
         person_races,
         paused_dag,
         recovery_killed,

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.recovery.__main__ import middle, report, wrong
-from tests.recovery.expected import CASES, Case, Must, Seen, complaints
+from tests.recovery.__main__ import delays, middle, report, speed, wrong
+from tests.recovery.expected import CASES, Case, Must, Seen, complaints, late
 from tests.recovery.situations import PLAYS
 
 CASE = Case("worker_killed", "a worker is killed", Must(kind="dead_worker", detect=10, go_on=15), "310 s")
@@ -34,7 +34,7 @@ def test_what_is_as_it_must_be_is_no_finding() -> None:
         ({"state": "failed"}, "the run is failed, must be success"),
         ({"kinds": ("hung",)}, "found as hung, must be dead_worker"),
         ({"kinds": ()}, "found as nothing"),
-        ({"detect": 10.5}, "detect 10.5 s, must be within 10 s"),
+        ({"detect": 80.5}, "detect 80.5 s, must be within 80 s"),
         ({"detect": None}, "detect never"),
         ({"go_on": None}, "go_on never"),
         ({"wrong": ("the orphan lives on",)}, "the orphan lives on"),
@@ -47,9 +47,22 @@ def test_what_is_not_is_named(change: dict[str, Any], message: str) -> None:
 
 def test_seconds_may_be_given_slack_and_counts_not() -> None:
     slow = replace(GOOD, detect=35.0, go_on=50.0)
-    assert len(complaints(CASE, slow)) == 2
-    assert complaints(CASE, slow, slack=4.0) == []
-    assert complaints(CASE, replace(slow, requeues=2), slack=4.0) != []
+    assert len(complaints(CASE, slow, slack=1.0)) == 2
+    assert complaints(CASE, slow) == []
+    assert complaints(CASE, replace(slow, requeues=2)) != []
+
+
+def test_what_takes_longer_than_usual_is_named_and_not_wrong() -> None:
+    slow = replace(GOOD, detect=35.0)
+    assert late(CASE, slow) == ["worker_killed: detect 35.0 s, usually within 10 s"]
+    assert (late(CASE, GOOD), late(CASE, replace(GOOD, detect=None))) == ([], [])
+    assert delays({"worker_killed": slow, "hung": "!TimeoutError"}) == late(CASE, slow)
+
+
+@pytest.mark.parametrize(("took", "reached"), [(14.9, True), (15.0, False), (None, False)])
+def test_a_speed_is_set_beside_its_aim(took: float | None, reached: bool) -> None:
+    found = speed({"worker_killed": replace(GOOD, go_on=took), "hung": GOOD})
+    assert found == {"worker_killed": {"median_s": took, "aim_s": 15.0, "reached": reached}}
 
 
 def test_a_span_takes_either_end() -> None:

@@ -258,6 +258,11 @@ class World:
             )
         ]
 
+    def left_alone(self, run: Run) -> list[str]:
+        """Give why finds of a run were left alone."""
+        query = "select why from aiflow.incident where dag_id = %s and run_id = %s and decision = 'leave'"
+        return [str(why) for (why,) in self.ledger(query, run.dag_id, run.run_id)]
+
     def found_at(self, run: Run) -> float | None:
         """Give when a pass first found something after the hit."""
         [(at,)] = self.ledger(
