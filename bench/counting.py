@@ -19,7 +19,7 @@ NAMES = (
     "recorded",
     "record_one",
     "record_many",
-    "shared_step",
+    "shared_steps",
     "effect_by_identity",
     "intend",
     "settle",

@@ -98,7 +98,8 @@ class EffectRecord:
     settled_at: datetime | None
     #: Whether the attempt that wrote the intent holds its lease now.
     live: bool
-    #: Seconds until the intent's owner is presumed gone: lease lapsed plus the intent's timeout; 0 or less: it is.
+    #: Seconds until the intent's owner is presumed gone: lease lapsed, or its absence over, plus the intent's timeout.
+    #: 0 or less: it is.
     gone_in: float
     duplicate_suspected: bool = False
     #: The seal that came with the result.
@@ -112,6 +113,16 @@ class EffectRecord:
     age: float = 0.0
     #: Seconds since the success was recorded or decided; ``None``: there is none.
     done_for: float | None = None
+    #: Whether its process left the open call on purpose (a deferral, a reschedule) and nobody has gone on with it.
+    absent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Refusals:
+    """Tell how often the processes of a try called an effect in vain, and since when."""
+
+    number: int
+    since: datetime | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,7 +98,7 @@ class ItemLedger(Protocol):
         """
         Look for many steps among what other map indexes of the same task recorded before this clear, in one query.
 
-        What counts is what counts in ``Ledger.shared_step``.
+        Only attempts with a lower clear number count, and none that holds a live lease; the newest generation wins.
         """
 
     def troubled(self, lease: Lease, generation: int) -> tuple[str | None, list[FailedItem]]:

@@ -15,13 +15,21 @@ from typing import BinaryIO, Protocol
 from uuid import UUID
 
 from airflow_aiflow.durable.attempt import Attempt
-from airflow_aiflow.durable.effect import Decision, EffectRecord, IntentAnswer, IntentWrite, Outcome, Settled
+from airflow_aiflow.durable.effect import (
+    Decision,
+    EffectRecord,
+    IntentAnswer,
+    IntentWrite,
+    Outcome,
+    Refusals,
+    Settled,
+)
 from airflow_aiflow.durable.execution import Beat, ExecutionState, Lease, Standing, Taken
 from airflow_aiflow.durable.identity import EffectId, ExecutionId
 from airflow_aiflow.durable.inbox import Question, QuestionWrite
 from airflow_aiflow.durable.items import ItemLedger
 from airflow_aiflow.durable.limit import LimitLedger
-from airflow_aiflow.durable.record import Batch, Kept, SharedStep, StepRecord, Stored
+from airflow_aiflow.durable.record import Batch, Kept, StepRecord, Stored
 from airflow_aiflow.durable.sign import Sign
 from airflow_aiflow.durable.spending import SpendingLedger
 
@@ -162,6 +170,17 @@ class Ledger(Protocol):
         :return: whether the effect is in doubt over this intent, also where it was before.
         """
 
+    def leave(self, lease: Lease, intent_id: UUID, *, seconds: float | None) -> bool:
+        """
+        Note that an open call of this execution is left on purpose, or that this attempt has come back to it.
+
+        :param seconds: for so long nobody takes it for gone; ``None``: it is in this attempt's hands from now on.
+        :return: whether the lease is ours and the call is open.
+        """
+
+    def refused(self, lease: Lease, effect: EffectId) -> Refusals:
+        """Count the calls that the processes of this try made in vain before this one: refused, or to be made again."""
+
     def decide(
         self,
         lease: Lease,
@@ -209,13 +228,6 @@ class Ledger(Protocol):
         :param by: the person whose word it is, or the rule.
         :param note: the reason, for people.
         :return: whether it is released, also where it was before.
-        """
-
-    def shared_step(self, lease: Lease, step_key: bytes) -> SharedStep | None:
-        """
-        Look for a step among what other map indexes of the same task recorded before this clear.
-
-        Only attempts with a lower clear number count, and none that holds a live lease; the newest generation wins.
         """
 
     def finish(
@@ -359,6 +371,9 @@ class Host(Protocol):
     def redact(self, text: str) -> str:
         """Mask the secrets in a text for people."""
 
+    def secret_words(self) -> Sequence[str]:
+        """Give the words, in lower case, that say of what bears one in its name that it is a secret."""
+
     def ending(self, error: BaseException) -> ExecutionState | None:
         """
         Read what an exception out of the author's code means for the execution.
@@ -370,9 +385,6 @@ class Host(Protocol):
     @property
     def may_come_back(self) -> bool:
         """Whether an attempt that ends this process itself can be handed back, so that no retry is burnt."""
-
-    def secret_words(self) -> Sequence[str]:
-        """Give the words, in lower case, that say of what bears one in its name that it is a secret."""
 
     def end_process(self, why: str, *, superseded: bool = True, back_in: float | None = None) -> None:
         """

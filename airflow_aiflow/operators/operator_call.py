@@ -12,6 +12,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_aiflow.durable.fingerprint import fingerprint
@@ -178,9 +179,12 @@ class OperatorCall:
             except exceptions.DownstreamTasksSkipped as skip:
                 outcome.skipped, outcome.skips = True, list(skip.tasks)
             except exceptions.AirflowRescheduleException as signal:
-                return Left(signal, BEGIN, self._kept(outcome))
+                away = (signal.reschedule_date - datetime.now(UTC)).total_seconds()
+                return Left(signal, BEGIN, self._kept(outcome), away)
             except (exceptions.TaskDeferred, exceptions.TaskAwaitingInput) as signal:
-                return Left(signal, signal.method_name, self._kept(outcome))
+                limit = signal.timeout or self._operator.execution_timeout
+                away = None if limit is None else limit.total_seconds()
+                return Left(signal, signal.method_name, self._kept(outcome), away)
         outcome.pushed = self._kept(outcome)
         return outcome.packed()
 

@@ -39,6 +39,9 @@ from airflow_aiflow.runtime.reconciling import ask_target, trusted_no
 from airflow_aiflow.runtime.requests import RecordedRequest, Request
 from airflow_aiflow.runtime.session import Session
 
+#: Seconds between two looks at a call that another execution has left to go on later: it may come back at any time.
+LOOK_AT_ABSENT = 300.0
+
 #: Decisions after which the call is made again.
 AGAIN = ("did_not_happen", "retry")
 
@@ -359,8 +362,10 @@ class Doubts:
         settings, clock = session.services.settings, session.services.clock
         deadline = clock.monotonic() + settings.busy_wait
         while found.state is EffectState.INTENDED:
-            ours = found.lease == session.taken.lease
-            dead = not found.live and is_dead(found.owner) is True
+            same = found.lease.execution_pk == session.taken.lease.execution_pk
+            # Who left it on purpose comes back, but for another attempt of its own execution: that is this one.
+            ours, away = found.lease == session.taken.lease or (same and found.absent), found.absent and not same
+            dead = not found.live and not away and is_dead(found.owner) is True
             if ours and spool is not None and spool.take_in(session.services.ledger, session.services.host):
                 pass  # the outcome may have been among what waited there
             elif ours or dead or (not found.live and found.gone_in <= 0):
@@ -368,8 +373,9 @@ class Doubts:
                 recorder.doubt(found.intent_id)
             elif clock.monotonic() >= deadline:
                 session.gate.park(
-                    max(found.gone_in, settings.reschedule_delay),
-                    f"effect '{self._name}' key {shown_key(found.effect)} is in the hands of {found.execution}",
+                    max(min(found.gone_in, LOOK_AT_ABSENT) if away else found.gone_in, settings.reschedule_delay),
+                    f"effect '{self._name}' key {shown_key(found.effect)} is in the hands of {found.execution}"
+                    + (", which has left it to go on later" if away else ""),
                 )
             else:
                 session.gate.check()

@@ -133,7 +133,9 @@ def others_in_doubt(session: Session, first: EffectRecord) -> list[EffectRecord]
         if now is None or now.state not in OPEN_STATES or now.live:
             continue
         if now.state is EffectState.INTENDED:
-            if is_dead(now.owner) is not True and now.gone_in > 0:
+            left_by_us = now.absent and now.lease.execution_pk == session.taken.lease.execution_pk
+            lost = left_by_us or (not now.absent and is_dead(now.owner) is True)
+            if not lost and now.gone_in > 0:
                 continue  # its owner may be at work
             if not session.recorder.doubt(now.intent_id):
                 continue

@@ -13,6 +13,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, get_args
 from uuid import uuid4
 
@@ -32,6 +33,7 @@ from airflow_aiflow.durable.effect import (
 from airflow_aiflow.durable.failpoint import failpoint
 from airflow_aiflow.durable.identity import UNDO, EffectId, idempotency_key
 from airflow_aiflow.durable.policy import EffectOptions
+from airflow_aiflow.durable.sign import Sign
 from airflow_aiflow.exceptions import AttemptSuperseded, EffectOptionError, EffectTimeoutError
 from airflow_aiflow.runtime.approval import approve
 from airflow_aiflow.runtime.changed_keys import refuse_changed_key
@@ -128,6 +130,8 @@ class EffectCall:
         #: The number of the intent on which the next one is based; 0: none was seen.
         self._seen = 0
         self._failures = 0
+        #: When an earlier process of this try made the first call that was refused.
+        self._since: datetime | None = None
 
     def run(self) -> Any:
         """
@@ -173,7 +177,7 @@ class EffectCall:
             if isinstance(came, _Raised):
                 self._seen = came.intent.intent_no
                 if came.error is not None:
-                    self._failures += 1
+                    self._failures += 1 if self._failures else 1 + self._refused_before()
                     self._failed(came.error, came.intent, outer)
             elif came.state is EffectState.SUCCEEDED:
                 done = self._done_before(came)
@@ -298,6 +302,15 @@ class EffectCall:
         session.journal.effect(name, shown_key(self._effect), "done")
         return value if secret else session.payloads.load_done(stored, name, self._as_type)
 
+    def _refused_before(self) -> int:
+        """Count what the processes of this try before this one were refused: each gave its slot back meanwhile."""
+        session = self._session
+        if session.taken.sign is not Sign.SAME:
+            return 0
+        refusals = session.recorder.over(lambda ledger, lease: ledger.refused(lease, self._effect))
+        self._since = refusals.since
+        return refusals.number
+
     def _failed(self, error: Exception, intent: OpenIntent, outer: BaseException | None) -> None:
         """
         Settle or doubt an intent whose call raised. Returns where the row is to be looked at again.
@@ -315,6 +328,11 @@ class EffectCall:
         else:
             self._doubts.refused(intent)
             if not again:
+                if self._since is not None:
+                    error.add_note(
+                        f"aiflow: refused {self._failures} times since {self._since:%Y-%m-%d %H:%M:%S} UTC: "
+                        f"retries={self._options.retries} are used up in this try of the task"
+                    )
                 raise error
         if seen.retry_after is not None and seen.retry_after > LONGEST_WAIT:
             session.gate.park(seen.retry_after, f"effect '{name}' is to be tried again in {seen.retry_after:.0f} s")

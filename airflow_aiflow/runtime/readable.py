@@ -82,7 +82,7 @@ def certainty(effect: EffectRecord) -> Certainty:
     """
     from airflow_aiflow.runtime.process import is_dead
 
-    if is_dead(effect.owner) is True:
+    if not effect.absent and is_dead(effect.owner) is True:
         return "verified dead"
     return "at work" if effect.live or effect.gone_in > 0 else "presumed gone"
 

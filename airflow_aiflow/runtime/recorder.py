@@ -235,6 +235,14 @@ class Recorder:
         """
         return self._patience.over(lambda: self._ledger.release(self._lease, intent_id, by=by, note=note))
 
+    def over(self, call: Callable[[Ledger, Lease], R]) -> R:
+        """
+        Make a rare call.
+
+        :param call: idempotent; is given the ledger and this attempt's lease.
+        """
+        return self._patience.over(lambda: call(self._ledger, self._lease))
+
     def doubt(self, intent_id: UUID) -> bool:
         """
         Put an intent in doubt whose owner is gone.
@@ -287,14 +295,6 @@ class Recorder:
         :param items: what is known of them now.
         """
         self._patience.over(lambda: self._ledger.items.fail_items(self._lease, self._generation, items))
-
-    def shared_step(self, step_key: bytes) -> SharedStep | None:
-        """
-        Look for a step among what other map indexes of the task recorded before this clear.
-
-        :param step_key: the step's key.
-        """
-        return self._patience.over(lambda: self._ledger.shared_step(self._lease, step_key))
 
     def shared_steps(self, step_keys: Sequence[bytes]) -> list[SharedStep]:
         """

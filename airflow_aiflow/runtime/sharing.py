@@ -52,7 +52,7 @@ def shared(session: Session, slot: Slot) -> StepRecord | None:
     :return: the record, with what it cost whoever paid for it; ``None``: nobody has it.
     :raises SealError: if the sibling's row was edited.
     """
-    found = session.recorder.shared_step(slot.key)
+    found = next(iter(session.recorder.shared_steps([slot.key])), None)
     return None if found is None else copied(session, found)
 
 

@@ -6,7 +6,7 @@ The intent stays open over the visits and is settled by the last one. Whoever go
 left on purpose and that nobody else went on from there: on leaving, a ticket is recorded under (intent, visit) before
 the host hears of it; on coming back, the ticket is taken under the fence of the process that takes it, and the first
 one has it. An open intent without a ticket, or with one that is taken, is a call whose process was lost: it is in doubt
-like any other.
+like any other. The intent itself says until when it is left, and which process holds it, for whoever else looks at it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
+from uuid import UUID
 
 from airflow_aiflow.durable.effect import EffectRecord, EffectState
 from airflow_aiflow.durable.failpoint import failpoint
@@ -26,6 +27,10 @@ from airflow_aiflow.runtime.effects import EffectCall
 from airflow_aiflow.runtime.requests import RecordedRequest
 from airflow_aiflow.runtime.session import Session
 from airflow_aiflow.runtime.steps import Ran, StepCall, run_step
+
+#: Seconds for which nobody takes a call for lost whose process left it without a limit: a week, in which a person looks
+#: at a task that hangs. A task that is begun anew before knows by itself that nobody comes back.
+LONGEST_ABSENCE = 7 * 86_400.0
 
 #: How a first visit begins.
 BEGIN = "execute"
@@ -39,11 +44,13 @@ class Left:
     :param signal: what tells the host to call again; raised once the ticket is recorded.
     :param enters_by: as what the host will come back.
     :param keep: plain data for the visits to come.
+    :param seconds: after which nobody waits for it any more; ``None``: the host sets no limit.
     """
 
     signal: BaseException
     enters_by: str
     keep: Any = None
+    seconds: float | None = None
 
 
 @dataclass(slots=True)
@@ -138,7 +145,10 @@ class VisitedCall(EffectCall):
         self._number = len(tickets)
         self._visit.kept = [ticket["keep"] for ticket in tickets]
         fence = self._session.taken.lease.fence
-        return bool(self._record_once("back", found.intent_id.hex, self._number, fence) == fence)
+        if self._record_once("back", found.intent_id.hex, self._number, fence) != fence:
+            return False
+        self._held_for(found.intent_id, None)
+        return True
 
     def _go_on(self, found: EffectRecord) -> None:
         session = self._session
@@ -149,9 +159,14 @@ class VisitedCall(EffectCall):
 
     def _leave(self, left: Left, intent: OpenIntent) -> None:
         failpoint("before_leave", self._name)
+        absent = LONGEST_ABSENCE if left.seconds is None else min(left.seconds, LONGEST_ABSENCE)
+        self._held_for(intent.intent_id, max(absent, 0.0))
         ticket = {"enters_by": left.enters_by, "keep": left.keep}
         self._record_once("left", intent.intent_id.hex, self._number, ticket)
         failpoint("after_leave", self._name)
+
+    def _held_for(self, intent_id: UUID, absent: float | None) -> None:
+        self._session.recorder.over(lambda ledger, lease: ledger.leave(lease, intent_id, seconds=absent))
 
     def _recorded(self, what: str, found: EffectRecord, number: int) -> Any:
         name, print_ = self._ticket(what, found.intent_id.hex, number)

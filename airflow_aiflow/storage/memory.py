@@ -15,12 +15,12 @@ from datetime import datetime
 from uuid import UUID
 
 from airflow_aiflow.durable.attempt import Attempt
-from airflow_aiflow.durable.effect import Decision, EffectRecord, IntentAnswer, IntentWrite, Outcome, Settled
+from airflow_aiflow.durable.effect import Decision, EffectRecord, IntentAnswer, IntentWrite, Outcome, Refusals, Settled
 from airflow_aiflow.durable.execution import Asked, Beat, ExecutionState, Lease, Standing, Taken
 from airflow_aiflow.durable.identity import EffectId, ExecutionId, person_undo
 from airflow_aiflow.durable.inbox import Question, QuestionWrite
 from airflow_aiflow.durable.ports import Clock, Recorded
-from airflow_aiflow.durable.record import Batch, EventRecord, Kept, SharedStep, StepRecord, Stored
+from airflow_aiflow.durable.record import Batch, EventRecord, Kept, StepRecord, Stored
 from airflow_aiflow.durable.sign import Sign
 from airflow_aiflow.exceptions import LedgerUnavailableError
 from airflow_aiflow.storage import memory_attempts, memory_effects, memory_questions, memory_steps
@@ -272,6 +272,16 @@ class MemoryLedger:
         with self.statement() as tables:
             return memory_effects.doubt(tables, lease, intent_id)
 
+    def leave(self, lease: Lease, intent_id: UUID, *, seconds: float | None) -> bool:
+        """Note that an open call is left on purpose, or in this attempt's hands again."""
+        with self.statement() as tables:
+            return memory_effects.leave(tables, lease, intent_id, seconds)
+
+    def refused(self, lease: Lease, effect: EffectId) -> Refusals:
+        """Count the calls that the processes of this try made in vain before this one."""
+        with self.statement() as tables:
+            return memory_effects.refused(tables, lease, effect)
+
     def decide(
         self,
         lease: Lease,
@@ -304,11 +314,6 @@ class MemoryLedger:
         check_person(by)
         with self.statement() as tables:
             return memory_effects.release(tables, lease, intent_id, shown(by), shown(note))
-
-    def shared_step(self, lease: Lease, step_key: bytes) -> SharedStep | None:
-        """Look for a step among what other map indexes of the same task recorded before this clear."""
-        with self.statement() as tables:
-            return memory_steps.shared(tables, lease, step_key)
 
     def effect(self, effect: EffectId) -> EffectRecord | None:
         """Read one effect."""

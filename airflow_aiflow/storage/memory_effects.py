@@ -20,9 +20,11 @@ from airflow_aiflow.durable.effect import (
     IntentWrite,
     LeaseLapsed,
     Outcome,
+    Refusals,
     Settled,
 )
 from airflow_aiflow.durable.execution import Lease
+from airflow_aiflow.durable.identity import EffectId
 from airflow_aiflow.durable.record import Stored
 from airflow_aiflow.exceptions import LedgerError
 from airflow_aiflow.storage.memory_tables import (
@@ -68,6 +70,7 @@ def read(tables: Tables, row: EffectRow) -> EffectRecord:
         decided_by=intent.decided_by,
         age=tables.clock.monotonic() - next(each for each in row.intents if each.repeat == row.repeat).intended_at,
         done_for=_done_for(tables, row),
+        absent=intent.left_until is not None,
     )
 
 
@@ -162,6 +165,36 @@ def doubt(tables: Tables, lease: Lease, intent_id: UUID) -> bool:
     if row.state is EffectState.INTENDED and (intent.lease == lease or not tables.live(intent.lease)):
         row.state = EffectState.IN_DOUBT
     return row.state is EffectState.IN_DOUBT
+
+
+def leave(tables: Tables, lease: Lease, intent_id: UUID, seconds: float | None) -> bool:
+    """Note that an open call is left on purpose, or in this attempt's hands again."""
+    found = tables.intents.get(intent_id)
+    if found is None or not tables.live(lease):
+        return False
+    intent = found[1]
+    if intent.lease.execution_pk != lease.execution_pk or intent.outcome is not None or intent.decision is not None:
+        return False
+    intent.left_until = None if seconds is None else tables.clock.monotonic() + seconds
+    intent.lease = lease
+    return True
+
+
+def refused(tables: Tables, lease: Lease, effect: EffectId) -> Refusals:
+    """Count the calls that the processes of this try made in vain before this one."""
+    row = tables.effects.get(effect)
+    number = tables.attempts[lease.execution_pk, lease.fence].number
+    vain = [
+        each.intended_at
+        for each in ([] if row is None else row.intents)
+        if row is not None
+        and each.repeat == row.repeat
+        and each.lease.execution_pk == lease.execution_pk
+        and each.lease.fence < lease.fence
+        and tables.attempts[each.lease.execution_pk, each.lease.fence].number == number
+        and (each.outcome == "not_applied" or each.decision == "retry")
+    ]
+    return Refusals(len(vain), tables.moment(min(vain)) if vain else None)
 
 
 def decide(

@@ -100,6 +100,8 @@ class IntentRow:
     given: Stored | None = None
     given_seal: bytes | None = None
     number: int = 0
+    #: Until when its process left it on purpose.
+    left_until: float | None = None
 
 
 @dataclass(slots=True)
@@ -213,6 +215,9 @@ class Tables:
         """Count the seconds until the intent's owner is presumed gone."""
         end = self.lease_end(intent.lease)
         since = intent.intended_at if end is None else max(end, intent.intended_at)
+        if intent.left_until is not None:
+            following = self.attempts.get((intent.lease.execution_pk, intent.lease.fence + 1))
+            since = max(since, intent.left_until if following is None else following.started_at)
         return since + intent.timeout - self.clock.monotonic()
 
 

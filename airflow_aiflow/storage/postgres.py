@@ -23,13 +23,14 @@ from airflow_aiflow.durable.effect import (
     IntentWrite,
     LeaseLapsed,
     Outcome,
+    Refusals,
     Settled,
 )
 from airflow_aiflow.durable.execution import Beat, ExecutionState, Lease, Standing, Taken
 from airflow_aiflow.durable.identity import EffectId, ExecutionId
 from airflow_aiflow.durable.inbox import Question, QuestionWrite
 from airflow_aiflow.durable.ports import Recorded
-from airflow_aiflow.durable.record import Batch, Kept, SharedStep, StepRecord, Stored
+from airflow_aiflow.durable.record import Batch, Kept, StepRecord, Stored
 from airflow_aiflow.durable.sign import Sign
 from airflow_aiflow.exceptions import LedgerError, LedgerUnavailableError
 from airflow_aiflow.storage.answers import check_decision, check_end, check_person, check_question, check_sign, not_ours
@@ -41,7 +42,7 @@ from airflow_aiflow.storage.postgres_limits import PostgresLimits
 from airflow_aiflow.storage.postgres_params import attempt_params, intent_params, lease_params, payload, question_params
 from airflow_aiflow.storage.postgres_record import record
 from airflow_aiflow.storage.postgres_spending import PostgresSpending
-from airflow_aiflow.storage.rows import STEP_WIDTH, effect_record, kept, shared_step, standing, step_record, totals, utc
+from airflow_aiflow.storage.rows import STEP_WIDTH, effect_record, kept, standing, step_record, totals, utc
 from airflow_aiflow.storage.rows import question as read_question
 from airflow_aiflow.storage.schema import check_session, check_version
 from airflow_aiflow.storage.statements import statement
@@ -238,6 +239,17 @@ class PostgresLedger:
         [(in_doubt,)] = self._ask(statement("doubt"), lease_params(lease) | {"intent_id": intent_id})
         return bool(in_doubt)
 
+    def leave(self, lease: Lease, intent_id: UUID, *, seconds: float | None) -> bool:
+        """Note that an open call is left on purpose, or in this attempt's hands again."""
+        params = lease_params(lease) | {"intent_id": intent_id, "seconds": seconds}
+        return bool(self._ask(statement("leave"), params))
+
+    def refused(self, lease: Lease, effect: EffectId) -> Refusals:
+        """Count the calls that the processes of this try made in vain before this one."""
+        params = lease_params(lease) | {"identity": effect_identity(effect)}
+        [(number, since)] = self._ask(statement("refused"), params)
+        return Refusals(number, None if since is None else utc(since))
+
     def decide(
         self,
         lease: Lease,
@@ -276,11 +288,6 @@ class PostgresLedger:
         params = lease_params(lease) | {"intent_id": intent_id, "by": shown(by), "note": shown(note)}
         [(released,)] = self._ask(statement("release_held"), params)
         return bool(released)
-
-    def shared_step(self, lease: Lease, step_key: bytes) -> SharedStep | None:
-        """Look for a step among what other map indexes of the same task recorded before this clear."""
-        rows = self._ask(statement("shared_step"), lease_params(lease) | {"step_key": step_key})
-        return shared_step(rows[0]) if rows else None
 
     def effect(self, effect: EffectId) -> EffectRecord | None:
         """Read one effect."""

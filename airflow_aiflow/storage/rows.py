@@ -139,7 +139,7 @@ def totals(row: dict[str, Any]) -> Totals:
 
 def shared_step(row: Row) -> SharedStep:
     """
-    Turn a row of the statement ``shared_step`` into the domain's value.
+    Turn a row of the statement ``shared_steps`` into the domain's value.
 
     :param row: the columns of a step, execution_id, generation.
     """
@@ -178,6 +178,7 @@ def effect_record(row: dict[str, Any]) -> EffectRecord:
         decided_by=row["decided_by"],
         age=float(row["age"]),
         done_for=None if row["done_for"] is None else float(row["done_for"]),
+        absent=row["absent"],
     )
 
 

@@ -199,7 +199,7 @@ _AGE = (
     ),
     (
         "update aiflow.intent set intended_at = intended_at - %(past)s, settled_at = settled_at - %(past)s,"
-        " decided_at = decided_at - %(past)s"
+        " decided_at = decided_at - %(past)s, left_until = left_until - %(past)s"
     ),
     (
         "update aiflow.question set asked_at = asked_at - %(past)s, expires_at = expires_at - %(past)s,"

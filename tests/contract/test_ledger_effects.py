@@ -22,6 +22,7 @@ from airflow_aiflow.durable.effect import (
     IntentAnswer,
     IntentWrite,
     LeaseLapsed,
+    Refusals,
     Settled,
 )
 from airflow_aiflow.durable.execution import ExecutionState, Lease, Taken
@@ -766,3 +767,68 @@ def test_recorded_gives_the_effects_that_the_execution_wrote_last(world: World) 
         assert timeless(effects[effect]) == timeless(alone)
     assert (effects[done].result, effects[done].seal) == (DONE, b"s")
     assert not effects[open_one].live
+
+
+# --- calls that are left on purpose, and refusals ---
+
+
+def test_a_call_that_is_left_on_purpose_is_not_gone_before_its_time(world: World) -> None:
+    ledger, taken, effect = world.ledger, start(world.ledger), an_effect()
+    write = intend(ledger, taken, effect)
+    assert ledger.leave(taken.lease, write.intent_id, seconds=86_400.0)
+    ledger.finish(taken.lease, ExecutionState.PAUSED, result=None)
+    world.pass_time(80_000.0)
+    found = read(ledger, effect)
+    assert (found.state, found.live, found.absent) == (EffectState.INTENDED, False, True)
+    assert found.gone_in == pytest.approx(6_400.0 + TIMEOUT, abs=5)
+    assert effect not in [entry.effect.effect for entry in world.inbox.waiting() if entry.effect is not None]
+    world.pass_time(6_400.0 + TIMEOUT + 1)
+    assert read(ledger, effect).gone_in <= 0
+    assert effect in [entry.effect.effect for entry in world.inbox.waiting() if entry.effect is not None]
+
+
+def test_a_call_that_is_come_back_to_is_in_the_hands_of_who_came(world: World) -> None:
+    ledger, taken, effect = world.ledger, start(world.ledger), an_effect()
+    write = intend(ledger, taken, effect)
+    assert ledger.leave(taken.lease, write.intent_id, seconds=60.0)
+    ledger.finish(taken.lease, ExecutionState.PAUSED, result=None)
+    world.pass_time(300.0)
+    execution = read(ledger, effect).execution
+    again = take(ledger, an_attempt(execution, 2))
+    # From its start the call's time runs, whether it has taken the call yet or not.
+    assert read(ledger, effect).gone_in == pytest.approx(TIMEOUT, abs=5)
+    assert ledger.leave(again.lease, write.intent_id, seconds=None)
+    found = read(ledger, effect)
+    assert (found.lease, found.live, found.absent) == (again.lease, True, False)
+    assert not ledger.doubt(start(ledger).lease, write.intent_id), "who is at work is not doubted"
+    assert ledger.settle(write.intent_id, "succeeded", result=DONE) == Settled(EffectState.SUCCEEDED, False)
+
+
+def test_only_an_open_call_of_ones_own_is_left(world: World) -> None:
+    ledger, taken, effect = world.ledger, start(world.ledger), an_effect()
+    write = intend(ledger, taken, effect)
+    assert not ledger.leave(start(ledger).lease, write.intent_id, seconds=60.0), "another execution's"
+    assert not ledger.leave(taken.lease, uuid4(), seconds=60.0), "nobody's"
+    newcomer = next_attempt(world, taken, effect)
+    assert not ledger.leave(taken.lease, write.intent_id, seconds=60.0), "of a superseded attempt"
+    ledger.settle(write.intent_id, "not_applied", result=None)
+    assert not ledger.leave(newcomer.lease, write.intent_id, seconds=60.0), "settled"
+    assert not read(ledger, effect).absent
+
+
+def test_refusals_are_counted_over_the_earlier_processes_of_a_try(world: World) -> None:
+    ledger, effect, execution = world.ledger, an_effect(), an_execution()
+    first = an_attempt(execution, 1)
+    for number in range(3):  # the same attempt goes on
+        taken = take(ledger, first)
+        assert ledger.refused(taken.lease, effect).number == number
+        write = intend(ledger, taken, effect, number)
+        ledger.settle(write.intent_id, "not_applied", result=None)
+        assert ledger.refused(taken.lease, effect).number == number, "its own are not among them"
+        ledger.finish(taken.lease, ExecutionState.PAUSED, result=None)
+    refusals = ledger.refused(take(ledger, first).lease, effect)
+    assert refusals.number == 3
+    assert refusals.since is not None
+    retry = take(ledger, an_attempt(execution, 2))
+    assert ledger.refused(retry.lease, effect).number == 0, "a retry has tries of its own"
+    assert ledger.refused(retry.lease, an_effect()) == Refusals(0, None)

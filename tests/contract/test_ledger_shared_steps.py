@@ -22,7 +22,7 @@ def test_many_are_found_in_one_look_and_none_that_no_sibling_has(group: Group) -
     assert found[PAGES[0].step_key] == SharedStep(PAGES[0], first.lease.execution_pk, first.generation)
     assert found[PAGES[4].step_key].execution_pk == second.lease.execution_pk
     for page in PAGES:
-        assert group.world.ledger.shared_step(mine, page.step_key) == found.get(page.step_key)
+        assert group.look(mine, page.step_key) == found.get(page.step_key)
     assert items.shared_steps(mine, []) == []
     assert len(items.shared_steps(mine, [PAGES[0].step_key] * 2)) == 1
 

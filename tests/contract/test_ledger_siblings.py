@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from airflow_aiflow.durable.execution import ExecutionState, Taken
+from airflow_aiflow.durable.execution import ExecutionState, Lease, Taken
 from airflow_aiflow.durable.identity import ExecutionId
 from airflow_aiflow.durable.record import Batch, SharedStep, StepRecord, Stored
 from tests.contract.ledger_world import TTL, World, a_step, an_attempt, an_execution, mark, take
@@ -44,6 +44,10 @@ class Group:
         self.world.ledger.finish(taken.lease, ExecutionState.SUCCEEDED, result=None)
         return taken
 
+    def look(self, lease: Lease, step_key: bytes) -> SharedStep | None:
+        """Look for one step."""
+        return next(iter(self.world.ledger.items.shared_steps(lease, [step_key])), None)
+
 
 @pytest.fixture
 def group(world: World) -> Group:
@@ -59,9 +63,9 @@ def test_a_step_of_a_sibling_from_before_the_clear_is_found(group: Group) -> Non
     group.clear()
     mine = group.take(1)
     assert mine.siblings
-    shared = group.world.ledger.shared_step(mine.lease, STEP.step_key)
+    shared = group.look(mine.lease, STEP.step_key)
     assert shared == SharedStep(STEP, theirs.lease.execution_pk, theirs.generation)
-    assert group.world.ledger.shared_step(mine.lease, a_step("other").step_key) is None
+    assert group.look(mine.lease, a_step("other").step_key) is None
 
 
 def test_an_index_that_is_new_since_the_clear_finds_it_too(group: Group) -> None:
@@ -74,7 +78,7 @@ def test_before_a_clear_nothing_is_shared(group: Group) -> None:
     group.record(0, STEP)
     mine = group.take(1)
     assert not mine.siblings
-    assert group.world.ledger.shared_step(mine.lease, STEP.step_key) is None
+    assert group.look(mine.lease, STEP.step_key) is None
 
 
 def test_what_a_sibling_recorded_since_the_clear_is_not_shared(group: Group) -> None:
@@ -82,7 +86,7 @@ def test_what_a_sibling_recorded_since_the_clear_is_not_shared(group: Group) -> 
     group.record(0, STEP)
     mine = group.take(1)
     assert not mine.siblings
-    assert group.world.ledger.shared_step(mine.lease, STEP.step_key) is None
+    assert group.look(mine.lease, STEP.step_key) is None
 
 
 def test_an_own_step_is_no_sibling_s(group: Group) -> None:
@@ -90,7 +94,7 @@ def test_an_own_step_is_no_sibling_s(group: Group) -> None:
     group.clear()
     mine = group.take(0)
     assert not mine.siblings
-    assert group.world.ledger.shared_step(mine.lease, STEP.step_key) is None
+    assert group.look(mine.lease, STEP.step_key) is None
 
 
 @pytest.mark.parametrize("part", ["task_id", "dag_id", "run_id"])
@@ -100,7 +104,7 @@ def test_another_task_dag_or_run_shares_nothing(group: Group, part: str) -> None
     group.clear()
     mine = group.take(1)
     assert not mine.siblings
-    assert group.world.ledger.shared_step(mine.lease, STEP.step_key) is None
+    assert group.look(mine.lease, STEP.step_key) is None
 
 
 def test_an_attempt_that_holds_its_lease_shares_nothing_yet(group: Group) -> None:
@@ -109,9 +113,9 @@ def test_an_attempt_that_holds_its_lease_shares_nothing_yet(group: Group) -> Non
     group.clear()
     mine = group.take(1)
     assert not mine.siblings
-    assert group.world.ledger.shared_step(mine.lease, STEP.step_key) is None
+    assert group.look(mine.lease, STEP.step_key) is None
     group.world.pass_time(TTL + 1)
-    assert group.world.ledger.shared_step(mine.lease, STEP.step_key) is not None
+    assert group.look(mine.lease, STEP.step_key) is not None
 
 
 def test_what_a_killed_sibling_recorded_is_shared_while_its_next_attempt_works(group: Group) -> None:
@@ -128,7 +132,7 @@ def test_the_newest_generation_wins(group: Group) -> None:
     group.clear()
     newest = group.record(0, a_step("page", result=b"3", fence=2), new_generation=True)
     group.clear()
-    found = group.world.ledger.shared_step(group.take(2).lease, STEP.step_key)
+    found = group.look(group.take(2).lease, STEP.step_key)
     assert found is not None
     assert (found.record.result, found.generation) == (Stored(inline=b"3"), 2)
     assert found.execution_pk == newest.lease.execution_pk
@@ -138,7 +142,7 @@ def test_of_one_generation_the_last_execution_wins(group: Group) -> None:
     group.record(0, a_step("page", result=b"1"))
     last = group.record(1, a_step("page", result=b"2"))
     group.clear()
-    found = group.world.ledger.shared_step(group.take(2).lease, STEP.step_key)
+    found = group.look(group.take(2).lease, STEP.step_key)
     assert found is not None
     assert found.execution_pk == last.lease.execution_pk
 

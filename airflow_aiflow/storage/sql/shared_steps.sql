@@ -1,4 +1,5 @@
--- As shared_step, for many keys at once: the newest generation wins for each of them.
+-- By the task's hashes to its executions, then one look into the steps' key for each of their generations and each key
+-- that is wanted; the newest generation wins for each key.
 select distinct on (s.step_key)
     s.step_key, s.kind, s.name, s.unit, s.fingerprint, s.occurrence, s.fence, s.result, s.result_sha256, s.seal,
     s.ended_at, s.duration_ms, s.model, s.response_id, s.tokens_in, s.tokens_out, s.cost, s.prints,

@@ -216,4 +216,4 @@ def test_nobody_looks_among_siblings_that_recorded_nothing(index: Callable[..., 
         task.run(body("r"))
     finally:
         ledger.close()
-    assert counts["shared_step"] == 0
+    assert counts["shared_steps"] == 0

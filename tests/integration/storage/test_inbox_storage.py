@@ -217,10 +217,10 @@ def siblings(ledger: PostgresLedger, behind: Plain) -> Taken:
 
 def test_a_shared_step_is_looked_for_by_keys(behind: Plain, ledger: PostgresLedger, siblings: Taken) -> None:
     key = a_step("page 7 of 250").step_key
-    params = {"execution_id": siblings.lease.execution_pk, "fence": siblings.lease.fence, "step_key": key}
-    read = touched(behind, "shared_step", params)
+    params = {"execution_id": siblings.lease.execution_pk, "fence": siblings.lease.fence, "step_keys": [key]}
+    read = touched(behind, "shared_steps", params)
     assert read["step"] < FEW, read
-    assert ledger.shared_step(siblings.lease, key) is not None
+    assert ledger.items.shared_steps(siblings.lease, [key])
 
 
 def test_a_take_over_stops_looking_at_the_first_sibling(

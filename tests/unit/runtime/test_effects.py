@@ -11,6 +11,7 @@ import pytest
 
 from airflow_aiflow.durable.settings import FlowSettings
 from airflow_aiflow.exceptions import (
+    AttemptParked,
     EffectConflictError,
     EffectInDoubtError,
     EffectKeyRequiredError,
@@ -393,3 +394,25 @@ def test_a_release_name_with_odd_text_is_exact() -> None:
         f.effect("mail", send, "a", key="caf\u00e9")
         f.effect("mail", send, "a", key="cafe\u0301")
     assert len(SENT) == 2
+
+
+def busy_for_long(to: str) -> str:
+    SENT.append(to)
+    raise EffectNotAppliedError("busy", retry_after=600)
+
+
+def test_refusals_are_counted_over_the_processes_of_a_try() -> None:
+    """Each process gives its slot back, and the next one must not begin to count anew."""
+    task = DurableTask()
+    for _ in range(3):
+        with pytest.raises(AttemptParked):
+            task.run(lambda f: f.effect("mail", busy_for_long, "a", key="k", retries=3))
+        task.same_again()
+    with pytest.raises(EffectNotAppliedError) as ended:
+        task.run(lambda f: f.effect("mail", busy_for_long, "a", key="k", retries=3))
+    assert SENT == ["a"] * 4
+    [note] = [note for note in ended.value.__notes__ if "refused 4 times since" in note]
+    assert "retries=3 are used up in this try of the task" in note
+    # Airflow's own retry has tries of its own.
+    with pytest.raises(AttemptParked):
+        task.run(lambda f: f.effect("mail", busy_for_long, "a", key="k", retries=3))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from airflow_aiflow.durable.policy import effect_options
-from airflow_aiflow.exceptions import EffectInDoubtError
+from airflow_aiflow.exceptions import AttemptParked, EffectInDoubtError
 from airflow_aiflow.runtime.flow import Flow
 from airflow_aiflow.runtime.visits import Left, Visit, VisitedCall
 from airflow_aiflow.testing.task import DurableTask
@@ -157,3 +159,80 @@ def test_what_was_surely_not_applied_begins_again(task: DurableTask, target: Tar
     with pytest.raises(ConnectionRefusedError):
         task.run(target.visit(refused, entry="done"))
     assert task.run(target.visit(lambda number: "ok")) == "ok"
+
+
+def another(task: DurableTask) -> DurableTask:
+    """Give a task of another run that shares the key, the ledger and the clock."""
+    return DurableTask(run_id="another", ledger=task.ledger, clock=task.clock)
+
+
+def shared(target: Target, act: Callable[[Any], Any], *, seconds: float | None = None, entry: str = "execute") -> Any:
+    """Visit under a key of the whole DAG, and leave for so many seconds where the act is ``Left``."""
+
+    def visit(number: int) -> Any:
+        value = act(number)
+        return replace(value, seconds=seconds) if isinstance(value, Left) else value
+
+    return target.visit(visit, entry=entry)
+
+
+@pytest.mark.parametrize(("seconds", "away"), [(86_400.0, 80_000.0), (None, 6 * 86_400.0)])
+def test_who_left_on_purpose_is_not_taken_for_gone(
+    task: DurableTask, target: Target, seconds: float | None, away: float
+) -> None:
+    """A deferral that is longer than the effect's timeout, and another run with the same key meanwhile."""
+    with pytest.raises(Gone):
+        task.run(shared(target, leave("done"), seconds=seconds))
+    task.same_again()
+    task.clock.wait(away)
+    assert task.inbox.waiting() == []
+    with pytest.raises(AttemptParked, match="has left it to go on later") as parked:
+        another(task).run(target.visit(lambda number: "twice"))
+    assert parked.value.delay <= 300.0, "it may come back at any time"
+    assert task.run(target.visit(lambda number: "ok", entry="done")) == "ok"
+    assert another(task).run(target.visit(lambda number: "twice")) == "ok"
+    assert [entry for entry, _ in target.calls] == ["execute", "done"]
+
+
+def test_who_does_not_come_back_in_time_is_in_doubt(task: DurableTask, target: Target) -> None:
+    with pytest.raises(Gone):
+        task.run(shared(target, leave("done"), seconds=3_600.0))
+    task.clock.wait(3_600.0 + 60.0 + 1.0)
+    with pytest.raises(EffectInDoubtError):
+        another(task).run(target.visit(lambda number: "twice"))
+    [entry] = task.inbox.waiting()
+    assert entry.effect is not None
+
+
+def test_a_later_attempt_waits_for_nobody_who_left(task: DurableTask, target: Target) -> None:
+    """The next try of the same execution knows that nobody comes back to the one before."""
+    with pytest.raises(Gone):
+        task.run(shared(target, leave("done"), seconds=86_400.0))
+    before = task.clock.monotonic()
+    with pytest.raises(EffectInDoubtError):
+        task.run(target.visit(lambda number: "twice"))
+    assert task.clock.monotonic() - before < 60.0
+
+
+def test_who_came_back_holds_the_call_until_its_own_lease_lapses(task: DurableTask, target: Target) -> None:
+    """A second visit that is at work for longer than the first one's lease and the timeout is not gone."""
+    with pytest.raises(Gone):
+        task.run(shared(target, leave("done"), seconds=10.0))
+    task.same_again()
+    task.clock.wait(200.0)
+
+    def elsewhere() -> None:
+        with pytest.raises(AttemptParked):
+            another(task).run(target.visit(lambda number: "twice"))
+        looked.append(task.inbox.waiting())
+
+    def meanwhile(_number: int) -> str:
+        with ThreadPoolExecutor(1) as process:
+            process.submit(elsewhere).result()
+        return "ok"
+
+    looked: list[Any] = []
+
+    assert task.run(target.visit(meanwhile, entry="done")) == "ok"
+    assert looked == [[]]
+    assert [entry for entry, _ in target.calls] == ["execute", "done"]
