@@ -16,10 +16,12 @@ from airflow_aiflow.cli import run_clear
 from airflow_aiflow.cli.ledger_address import find_ledger, stack_in_mind
 from airflow_aiflow.cli.output import FINDING, OK, show, table
 from airflow_aiflow.cli.run_address import RunAddress, TaskAddress
+from airflow_aiflow.cli.run_lists import not_found
 from airflow_aiflow.durable.identity import UNMAPPED, ExecutionId
 from airflow_aiflow.durable.items import FailedItem, ItemLedger
 from airflow_aiflow.exceptions import PayloadDecodeError
 from airflow_aiflow.storage.postgres import PostgresLedger
+from airflow_aiflow.storage.postgres_runs import PostgresRuns
 
 Failed = tuple[ExecutionId, int, int, FailedItem]
 
@@ -37,11 +39,21 @@ def _open(options: argparse.Namespace) -> Iterator[ItemLedger]:
 def _chosen(options: argparse.Namespace, items: ItemLedger) -> list[Failed]:
     run: RunAddress = options.RUN
     tasks: list[TaskAddress] | None = options.task
+    failed = items.failed_of_run(*run)
+    if not failed:
+        _refuse_unknown(options)
     return [
         found
-        for found in items.failed_of_run(*run)
+        for found in failed
         if tasks is None or any(task.matches(found[0].task_id, found[0].map_index) for task in tasks)
     ]
+
+
+def _refuse_unknown(options: argparse.Namespace) -> None:
+    """Tell a run whose items all have results from one that this ledger never saw: misspelt, or another stack's."""
+    with closing(PostgresRuns.connect(find_ledger(options))) as runs:
+        if not runs.executions(*options.RUN):
+            raise not_found(options.RUN)
 
 
 def run_failed(options: argparse.Namespace) -> int:
@@ -49,6 +61,7 @@ def run_failed(options: argparse.Namespace) -> int:
     List the items that have no result.
 
     :raises AiflowConfigError: if nothing says where the ledger is.
+    :raises RunNotFoundError: if the ledger knows nothing of the run.
     """
     with _open(options) as items:
         found = _chosen(options, items)
@@ -65,7 +78,7 @@ def run_retry_failed(options: argparse.Namespace) -> int:
     Let the tasks of failed items run those items, and nothing else, once more.
 
     :raises AiflowConfigError: if nothing says where Airflow's API or the ledger is.
-    :raises RunNotFoundError: if Airflow does not know the run.
+    :raises RunNotFoundError: if Airflow, or the ledger, does not know the run.
     :raises ClearRefusedError: if a task waits for a person's answer.
     """
     with _open(options) as items:

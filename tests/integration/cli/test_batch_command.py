@@ -105,3 +105,14 @@ def test_failed_items_are_listed_and_run_again_alone(
     assert sorted(RAN) == [3, 3, 7]
     assert said(capsys, "failed") == (0, {"failed": []})
     assert said(capsys, "retry-failed")[0] == 1, "there is nothing to run again"
+
+
+@pytest.mark.usefixtures("airflow")
+@pytest.mark.parametrize("verb", ["failed", "retry-failed"])
+def test_a_run_of_another_ledger_is_not_taken_for_one_without_failures(
+    capsys: pytest.CaptureFixture[str], verb: str
+) -> None:
+    assert main(["batch", verb, "nightly/scheduled__2026-11-30"]) == 1
+    told = capsys.readouterr()
+    assert "the ledger knows nothing of run scheduled__2026-11-30 of nightly" in told.err
+    assert "no item of a map has failed" not in told.out
