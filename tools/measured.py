@@ -100,6 +100,12 @@ def _counted(results: Mapping[str, Any]) -> list[tuple[str, str, str]]:
                 "under 50, with ten million done",
             ),
             (
+                "overview_ms",
+                "the slowest query of the overview, in milliseconds",
+                _count,
+                "under 50, with ten million steps recorded",
+            ),
+            (
                 "submit_ratio",
                 "a submit until its DAG run exists over one commit and one run by Airflow's own API",
                 _ratio,
