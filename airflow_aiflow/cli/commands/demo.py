@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import signal
 import sys
 import time
@@ -54,7 +55,12 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--llm-conn-id", metavar="ID", help="ask a real model: its connection, as AIRFLOW_CONN_<ID> in the environment"
     )
-    parser.add_argument("--keep", action="store_true", help="keep the stack running afterwards, until Ctrl-C")
+    parser.add_argument(
+        "--keep",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="keep the stack running afterwards, until Ctrl-C (default: only for a person at a terminal)",
+    )
     parser.add_argument(
         "--home",
         type=Path,
@@ -88,6 +94,7 @@ def run(options: argparse.Namespace) -> int:
     from airflow_aiflow.demo.run import Demo, DemoOptions
     from airflow_aiflow.demo.screen import Screen
 
+    keep = _keeps(options)
     # With --json, standard output holds one line alone.
     screen = Screen(sys.stderr if options.json else sys.stdout)
     points = read_kill_points(options.kill_at, options.kill)
@@ -96,8 +103,8 @@ def run(options: argparse.Namespace) -> int:
     with stoppable(), demo:
         try:
             outcome = demo.run()
-            _show(options, outcome, screen)
-            if options.keep:
+            _show(options, outcome, screen, keep=keep)
+            if keep:
                 passwords = demo.stack.airflow.folder / "passwords.json"
                 screen.say(f"The stack keeps running: log in as admin, password in {passwords}. Ctrl-C ends it.")
                 with contextlib.suppress(Stopped):
@@ -134,7 +141,14 @@ def ignore_signals() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-def _show(options: argparse.Namespace, outcome: Outcome, screen: Screen) -> None:
-    screen.result(outcome, kept=options.keep)
+def _keeps(options: argparse.Namespace) -> bool:
+    """Say whether the stack stays: a person wants to look at the timeline, a program does not."""
+    if options.keep is not None:
+        return bool(options.keep)
+    return not options.json and sys.stdin.isatty() and sys.stdout.isatty() and "CI" not in os.environ
+
+
+def _show(options: argparse.Namespace, outcome: Outcome, screen: Screen, *, keep: bool) -> None:
+    screen.result(outcome, kept=keep)
     if options.json:
         print(json.dumps(outcome.as_json()), flush=True)
