@@ -21,6 +21,7 @@ from airflow_aiflow.decorators.key_template import KeyTemplate
 from airflow_aiflow.durable.policy import EffectOptions, effect_options, seconds
 from airflow_aiflow.exceptions import EffectOptionError, FlowOptionError
 from airflow_aiflow.runtime.current import current_flow, use_flow
+from airflow_aiflow.runtime.unawaited import noticed
 
 if TYPE_CHECKING:
     from airflow_aiflow.decorators.effect_words import EffectWords
@@ -191,6 +192,8 @@ def _dressed(call: Callable[..., Any], fn: Callable[..., Any], shown: inspect.Si
             )
         return await call(flow, *args, **kwargs)
 
+    if inspect.iscoroutinefunction(fn):
+        noticed(awaited)
     dressed: Any = functools.wraps(fn)(awaited if inspect.iscoroutinefunction(fn) else plain)
     dressed.__signature__ = shown
     dressed.__annotations__ = {

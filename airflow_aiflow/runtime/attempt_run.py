@@ -44,6 +44,7 @@ from airflow_aiflow.runtime.session import Services, Session
 from airflow_aiflow.runtime.shutdown import Shutdown
 from airflow_aiflow.runtime.spool import Spool
 from airflow_aiflow.runtime.takeover import take_over
+from airflow_aiflow.runtime.unawaited import all_awaited
 from airflow_aiflow.runtime.watch import Watch
 from airflow_aiflow.storage.payload_cipher import PayloadCipher
 
@@ -88,7 +89,7 @@ def run_attempt(
     with _attempt(attempt, services, lease, step_timeout, shutdown) as run:
         with bind_store(services.store), inside_flow(run.flow):
             try:
-                value = author(body, run.flow)
+                value = all_awaited(lambda: author(body, run.flow))
                 run.heed()
             except BaseException as error:
                 if for_good is not None:

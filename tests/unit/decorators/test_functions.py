@@ -8,16 +8,18 @@ import inspect
 import re
 import typing
 import uuid
+import warnings
 from datetime import date
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from airflow_aiflow import EffectContext, Flow, effect, step
+from airflow_aiflow import AsyncFlow, EffectContext, Flow, effect, step
 from airflow_aiflow.exceptions import (
     EffectConflictError,
     EffectOptionError,
+    FlowError,
     FlowOptionError,
     NoFlowError,
 )
@@ -240,3 +242,52 @@ def test_coroutine_functions_are_awaited_in_async_tasks() -> None:
     assert len(seen) == 4
     with pytest.raises(TypeError, match="make the task 'async def'"):
         task.run(lambda _flow: asyncio.run(refund_later("9")))
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
+def test_a_recorded_function_that_is_called_without_await_is_no_success() -> None:
+    """Python only warns of it, and the task would be green with its mail never sent."""
+
+    @effect(key="mail/{to}")
+    async def mail(to: str) -> str:
+        return to
+
+    @step
+    async def look(to: str) -> str:
+        return to
+
+    async def forgets(flow: AsyncFlow) -> str:
+        mail("ann")  # type: ignore[unused-coroutine]
+        return await look("ben")
+
+    with pytest.raises(FlowError, match=r"^mail\(\.\.\.\): called without await, so that nothing was done"):
+        DurableTask().run_async(forgets)
+
+    def plain(flow: Flow) -> str:
+        kept = look("ben")
+        return type(kept).__name__
+
+    with pytest.raises(FlowError, match=r"^look\(\.\.\.\): called without await"):
+        DurableTask().run(plain)
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
+def test_what_is_not_ours_and_what_is_awaited_is_not_noticed() -> None:
+    before = warnings._warn_unawaited_coroutine  # type: ignore[attr-defined]
+
+    async def own() -> None:
+        pass
+
+    @step
+    async def look(to: str) -> str:
+        return to
+
+    async def body(flow: AsyncFlow) -> list[str]:
+        own()  # type: ignore[unused-coroutine]
+        unused = look("closed")
+        unused.close()
+        later = asyncio.create_task(look("later"))
+        return [await look("now"), await later]
+
+    assert DurableTask().run_async(body) == ["now", "later"]
+    assert warnings._warn_unawaited_coroutine is before  # type: ignore[attr-defined]
