@@ -4,7 +4,7 @@ A provider's batch API, through common-ai's adapters: half the price, an answer 
 The adapters know each provider's wire format; whether a batch is submitted once is ours to see to. Their client makes
 one network attempt here, for each repeat of a submission would be a batch of its own.
 
-Not covered: what a batch costs, for the list of prices knows single calls alone: tokens are counted, cost is unknown.
+Not covered: what the provider takes off for a prompt that it had cached; the cost is that of the whole prompt.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from airflow_aiflow.durable.job import JobStatus
 from airflow_aiflow.exceptions import AiflowConfigError, FlowOptionError
 from airflow_aiflow.llm.call import SETTINGS_OF_THE_TRANSPORT
+from airflow_aiflow.llm.usage import batch_price_of
 
 if TYPE_CHECKING:
     from airflow.providers.common.ai.batch.base import BatchAdapter, BatchRequest
@@ -46,6 +48,7 @@ class BatchRow:
     :param error: why there is none.
     :param tokens_in: of the prompt.
     :param tokens_out: of the answer.
+    :param cost: US dollars; ``None``: the price is unknown.
     """
 
     index: int
@@ -53,6 +56,7 @@ class BatchRow:
     error: str | None
     tokens_in: int
     tokens_out: int
+    cost: Decimal | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +164,18 @@ class ProviderBatch:
         word = "completed" if state.status == "expired" else state.status
         return JobStatus(word, progress=counts, message=state.error_message or "")
 
+    def came_to_nothing(self, batch_id: str) -> bool:
+        """
+        Say whether a batch surely ended without answers; one that the provider can't be asked about did not.
+
+        :param batch_id: what ``submit`` gave.
+        """
+        with self._open() as (adapter, _):
+            try:
+                return adapter.get_batch(batch_id).status in ("failed", "cancelled")
+            except Exception:  # unknown there, perhaps since it is another account's; or no answer
+                return False
+
     def find(self, key: str) -> str | None:
         """
         Find a batch by the key that it bears.
@@ -195,17 +211,21 @@ class ProviderBatch:
         from airflow.providers.common.ai.batch.output_schema import build_output_spec, validate_extracted_output
 
         spec = build_output_spec(output_type)
-        with self._open() as (adapter, _):
+        with self._open() as (adapter, bare):
             for raw in adapter.iter_results(batch_id):
                 usage = raw.usage or {}
                 tokens = int(usage.get("input_tokens") or 0), int(usage.get("output_tokens") or 0)
-                if raw.provider_status != "success":
+                served = raw.provider_status == "success"
+                # An answer without its tokens costs nobody knows what; what was not served costs nothing.
+                cost = batch_price_of(bare, adapter.name, *tokens) if any(tokens) else None if served else Decimal(0)
+                paid = *tokens, cost
+                if not served:
                     said = (raw.error or {}).get("message") or "no reason was given"
-                    yield BatchRow(raw.index, None, f"{raw.provider_status}: {said}", *tokens)
+                    yield BatchRow(raw.index, None, f"{raw.provider_status}: {said}", *paid)
                     continue
                 outcome = validate_extracted_output(adapter.extract_output(raw, spec), spec)
                 error = None if outcome.ok else f"the answer does not fit: {outcome.error_message}"
-                yield BatchRow(raw.index, outcome.value, error, *tokens)
+                yield BatchRow(raw.index, outcome.value, error, *paid)
 
 
 def answer_schema(output_type: Any) -> tuple[str, Mapping[str, Any] | None]:

@@ -75,6 +75,33 @@ def price_of(model: Model, tokens_in: int, tokens_out: int) -> Decimal | None:
     return _cost(ModelResponse(parts=[], usage=usage, model_name=model.model_name, provider_name=model.system))
 
 
+def batch_price_of(model: str, provider: str, tokens_in: int, tokens_out: int) -> Decimal | None:
+    """
+    Look up what a call costs in a provider's batch.
+
+    :param model: its bare name.
+    :param provider: whose it is.
+    :param tokens_in: of the prompt.
+    :param tokens_out: of the answer.
+    :return: US dollars; ``None``: no price for batches is known.
+    """
+    from genai_prices import Usage as Tokens
+    from genai_prices import calc_price
+
+    try:
+        found = calc_price(
+            Tokens(input_tokens=tokens_in, output_tokens=tokens_out),
+            model,
+            provider_id=provider,
+            price_context={"processing": "batch"},
+        )
+    except (LookupError, ValueError, TypeError):  # an older list knows no such prices
+        return None
+    # Without a price for batches the list gives that of single calls, which is another one.
+    known = any(variant.when.get("processing") == "batch" for variant in found.model.price_variants or ())
+    return found.total_price if known else None
+
+
 def say_unknown(model: str) -> None:
     """
     Say, once for a model, that no price is known for it.

@@ -41,6 +41,7 @@ class BatchCalls(OutsideCalls):
         :param options: of ``llm``: ``llm_conn_id``, ``model_id``, ``system_prompt``, ``output_type``,
             ``model_settings`` and ``version``.
         :return: the reference of a manifest, as ``map(results="shards")`` gives it.
+        :raises EffectConflictError: if an earlier attempt submitted a batch of other prompts, which is paid for.
         :raises JobFailedError: if the batch ended without answers, or not in its time.
         :raises ItemsFailedError: if more prompts have no answer than may.
         """

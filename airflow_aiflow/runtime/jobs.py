@@ -85,11 +85,25 @@ def run_job(session: Session, flow: OutsideCalls, call: JobCall) -> Any:
     ended = StepCall(
         kind="job",
         name=call.name,
-        fingerprint=fingerprint("job", job_id),
+        fingerprint=_print_of(job_id),
         run=lambda: call_author(call.result, job_id) if call.ran is None else call.ran(job_id),
         as_type=result_type(call.result),
     )
     return after(session, ended, watch.until_done)
+
+
+def result_key(name: str, job_id: str) -> bytes:
+    """
+    Say where a job's result is recorded.
+
+    :param name: of the job.
+    :param job_id: what its submission gave.
+    """
+    return step_key(current_unit().path, name, _print_of(job_id), 0)
+
+
+def _print_of(job_id: str) -> bytes:
+    return fingerprint("job", job_id)
 
 
 def _id_of_submitted(session: Session, call: JobCall, effect: EffectId, given: Any) -> str:

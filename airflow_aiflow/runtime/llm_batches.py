@@ -2,8 +2,9 @@
 ``flow.llm_batch``: a list of prompts handed to a provider's batch API once, and its answers as files.
 
 The submission is the effect of a job (see ``jobs``), its key the fingerprint of all that decides the answers: a killed
-attempt, a retry and a clear attach to the batch that there is, other prompts make another one, and so does a fresh
-start that a person asked for. The prompts lie in the artifact store, so the intent stays small whatever their number.
+attempt, a retry and a clear attach to the batch that there is. Other prompts are refused while a batch of theirs may
+have answers, and make another one after it came to nothing; so does a fresh start that a person asked for. The prompts
+lie in the artifact store, so the intent stays small whatever their number.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import tempfile
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import partial
 from typing import Any, BinaryIO
 
@@ -21,13 +23,14 @@ from airflow_aiflow.durable.fingerprint import print_parts
 from airflow_aiflow.durable.identity import OWN_KEY, EffectId, effect_namespace, idempotency_key
 from airflow_aiflow.durable.policy import Duration, check_name
 from airflow_aiflow.durable.record import Usage
-from airflow_aiflow.exceptions import FlowOptionError, ItemsFailedError
+from airflow_aiflow.exceptions import EffectConflictError, FlowOptionError, ItemsFailedError
 from airflow_aiflow.llm.call import LlmRequest, check_text
 from airflow_aiflow.llm.provider_batch import FINDABLE, ProviderBatch, answer_schema
+from airflow_aiflow.llm.usage import say_unknown
 from airflow_aiflow.runtime.current import flow_call
 from airflow_aiflow.runtime.files import save_file
 from airflow_aiflow.runtime.flow_outside import OutsideCalls
-from airflow_aiflow.runtime.jobs import JobCall, run_job
+from airflow_aiflow.runtime.jobs import JobCall, result_key, run_job
 from airflow_aiflow.runtime.map_files import items_of
 from airflow_aiflow.runtime.map_rules import MapRules
 from airflow_aiflow.runtime.map_shards import JSON_LINES, ShardWriter
@@ -81,6 +84,7 @@ def run_llm_batch(session: Session, flow: OutsideCalls, models: ModelCalls, call
     :param models: checks the request's options.
     :param call: what is wished.
     :return: the manifest of the answers.
+    :raises EffectConflictError: if an earlier attempt submitted a batch of other prompts, which is paid for.
     :raises JobFailedError: if the batch ended without answers, or not in its time.
     :raises ItemsFailedError: if more prompts have no answer than may.
     """
@@ -119,29 +123,39 @@ def run_llm_batch(session: Session, flow: OutsideCalls, models: ModelCalls, call
         options={"scope": "generation", "timeout": SUBMIT_SECONDS},
         ran=collect,
     )
-    _tell_left(session, call.name, job.key)
+    with flow_call(session, counts=False):
+        _refuse_left(session, call.name, job.key, batch)
     manifest: ArtifactRef = run_job(session, flow, job)
     return manifest
 
 
-def _tell_left(session: Session, name: str, key: str | None) -> None:
-    """Say where a further batch is about to be paid for although an earlier look submitted one of other prompts."""
+def _refuse_left(session: Session, name: str, key: str | None, batch: ProviderBatch) -> None:
+    """
+    Refuse to pay for a further batch while an earlier attempt's of this name is left behind with its answers.
+
+    The task's body runs again at each look, so prompts that are made anew each time would pay for a batch at each.
+    Where its answers were taken, other prompts are another request, as anywhere; that is said.
+    """
     replay = session.replay
     namespace = effect_namespace("generation", session.attempt.execution, session.taken.generation)
     if EffectId(namespace, name, key or "") in (replay.effects | replay.open):
         return
-    alike = [
-        record for effect, record in replay.effects.items() if (effect.namespace, effect.name) == (namespace, name)
-    ]
-    left = [record for record in alike if record.effect not in replay.reached]
-    if left:
-        session.services.host.log(
-            f"aiflow: '{name}' submits another batch: its prompts, or what goes with them, are not those of the batch "
-            f"that an earlier attempt submitted (#{left[0].number}), which is paid for and not waited for any more. "
-            f"The prompts are made anew at each look: where they come from a query or a clock, make them in a "
-            f"flow.step or save them first",
-            warning=True,
-        )
+    for effect, record in replay.effects.items():
+        if (effect.namespace, effect.name) != (namespace, name) or record.effect in replay.reached:
+            continue
+        batch_id = None if record.result is None else session.payloads.load_done(record.result, name, str)
+        others = f"its prompts, or what goes with them, are not those of batch {batch_id} (#{record.number})"
+        if isinstance(batch_id, str) and replay.find(result_key(name, batch_id)) is not None:
+            session.services.host.log(
+                f"aiflow: '{name}' submits another batch: {others}, whose answers were taken", warning=True
+            )
+        elif not isinstance(batch_id, str) or not batch.came_to_nothing(batch_id):
+            raise EffectConflictError(
+                f"llm_batch '{name}': {others} that an earlier attempt submitted and that is paid for. Nothing was "
+                f"submitted. Prompts are made anew at each look: where they come from a query or a clock, make them in "
+                f"a flow.step or save them first. Where another batch is meant, give it another name, or: aiflow "
+                f'effects release {record.number} --reason "..."'
+            )
 
 
 def _stored(session: Session, name: str, prompts: Sequence[str]) -> ArtifactRef:
@@ -215,17 +229,21 @@ def _collect(
 ) -> Ran:
     """Write the answers in the order of the prompts; they come in any."""
     tokens = [0, 0]
+    cost: Decimal | None = Decimal(0)
     places = array("q", [-1]) * count
     with tempfile.TemporaryFile() as lines:
         for row in batch.rows(batch_id, output_type):
             if not 0 <= row.index < count:
                 continue
             tokens = [tokens[0] + row.tokens_in, tokens[1] + row.tokens_out]
+            cost = None if cost is None or row.cost is None else cost + row.cost
             places[row.index] = lines.seek(0, 2)
             lines.write(json.dumps([row.value, row.error]).encode() + b"\n")
         manifest = _written(session, name, places, lines, rules)
-    usage = Usage(model=batch.model_id or "", response_id=batch_id, tokens_in=tokens[0], tokens_out=tokens[1])
-    return Ran(manifest, usage)
+    model = batch.model_id or ""
+    if cost is None:
+        say_unknown(f"{model} (in a batch)")
+    return Ran(manifest, Usage(model, batch_id, tokens_in=tokens[0], tokens_out=tokens[1], cost=cost))
 
 
 def _written(session: Session, name: str, places: Sequence[int], lines: BinaryIO, rules: MapRules) -> ArtifactRef:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -82,6 +83,23 @@ def test_a_batch_is_submitted_once_and_its_answers_come_in_order(
     assert task.host.lines[-1].startswith("aiflow: done: ")
 
 
+def test_what_a_batch_cost_is_known_by_the_prices_for_batches(
+    task: DurableTask, connect: Connect, stand_in: ModelService
+) -> None:
+    connect("priced", stand_in.base_url, "openai-chat:gpt-5-mini", password=stand_in.api_key)
+    spent: list[Any] = []
+
+    def body(flow: Flow) -> None:
+        batch(llm_conn_id="priced")(flow)
+        spent.append(flow.spent)
+
+    _until_done(task, body)
+    [found] = spent
+    assert found.tokens_in > 0
+    price = Decimal("0.125") * found.tokens_in + found.tokens_out  # half of a single call's, in US dollars a million
+    assert (found.cost, found.unpriced) == (price / 1_000_000, 0)
+
+
 def test_a_waiting_batch_holds_no_slot_and_the_next_look_attaches(
     task: DurableTask, submitted: Callable[[], int]
 ) -> None:
@@ -130,7 +148,8 @@ def test_other_prompts_and_a_fresh_start_are_other_batches(task: DurableTask, su
     assert submitted() == 2, "a clear of a seen success starts anew"
     task.hears = False
     other = task.run(batch([*PROMPTS, "One more sentence."]))
-    assert submitted() == 3
+    assert submitted() == 3, "the answers of the one before were taken"
+    assert any("submits another batch" in line for line in task.host.warnings)
     assert len(answers(task, other)) == len(answers(task, first)) + 1
 
 

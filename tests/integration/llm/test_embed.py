@@ -132,6 +132,23 @@ def test_a_batch_that_may_have_been_billed_is_asked_for_once_and_not_recorded(
     assert len(stand_in.requests()) - before == 2
 
 
+def test_a_text_that_the_provider_refuses_is_found_and_costs_no_other_text(
+    task: DurableTask, stand_in: ModelService
+) -> None:
+    given = texts(40)
+    stand_in.set_faults(Fault("status", status=400, contains="Clause 13:"))
+    before = len(stand_in.requests())
+    vectors = task.run(embed(given, on_item_error=0.05))
+    assert np.flatnonzero(np.isnan(vectors).any(axis=1)).tolist() == [13]
+    right = [number for number in range(40) if number != 13]
+    assert (vectors[right] == vectors_of([given[number] for number in right])).all()
+    assert len(stand_in.requests()) - before == 4 + 1 + 2 * 3, "five batches of eight, one of them halved three times"
+    stand_in.set_faults()
+    before = len(stand_in.requests())
+    task.run(embed(given, on_item_error=0.05))
+    assert len(stand_in.requests()) == before, "a further try leaves it alone"
+
+
 @pytest.mark.parametrize(
     ("bend", "error", "said"),
     [

@@ -10,7 +10,7 @@ from pydantic_ai.usage import RequestUsage
 
 from airflow_aiflow.durable.record import Usage
 from airflow_aiflow.llm import usage
-from airflow_aiflow.llm.usage import usage_of
+from airflow_aiflow.llm.usage import batch_price_of, usage_of
 
 
 def response(model: str | None, tokens_in: int, tokens_out: int, *, cost: str | None = None) -> ModelResponse:
@@ -54,3 +54,17 @@ def test_unreported_tokens_cost_an_unknown_amount() -> None:
 
 def test_no_response_names_what_was_asked() -> None:
     assert usage_of([], model="asked") == Usage(model="asked")
+
+
+def test_a_batch_has_a_price_of_its_own() -> None:
+    million = 1_000_000
+    single = usage_of([response("gpt-5-mini", million, million)], model="asked").cost
+    assert single == Decimal("2.25")
+    assert batch_price_of("gpt-5-mini", "openai", million, million) == single / 2
+
+
+@pytest.mark.parametrize(
+    ("model", "provider"), [("house-model", "openai"), ("gpt-5-mini", "nobody"), ("text-embedding-ada-002", "openai")]
+)
+def test_a_model_without_a_price_for_batches_does_not_get_that_of_single_calls(model: str, provider: str) -> None:
+    assert batch_price_of(model, provider, 10, 10) is None
