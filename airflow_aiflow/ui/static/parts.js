@@ -121,8 +121,11 @@ export function SidePanel({ title, onClose, children }) {
   useLayoutEffect(() => {
     const before = document.activeElement;
     heading.current?.focus({ preventScroll: true });
+    // On a narrow page it opens below the picture, where little of it would be seen.
+    const below = (heading.current?.getBoundingClientRect().top ?? 0) > globalThis.innerHeight * 0.6;
+    if (below) heading.current?.scrollIntoView({ block: "start" });
     return () => {
-      if (before instanceof HTMLElement && before.isConnected) before.focus({ preventScroll: true });
+      if (before instanceof HTMLElement && before.isConnected) before.focus({ preventScroll: !below });
     };
   }, [title]);
   return h(

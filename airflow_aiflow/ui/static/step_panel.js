@@ -8,7 +8,7 @@ import { taskAddress, timelineAddress } from "./places.js";
 import { Answered } from "./states.js";
 import { duration } from "./time.js";
 import { kindWords } from "./timeline_words.js";
-import { bytes, written } from "./values.js";
+import { bytes, emptyWord, written } from "./values.js";
 
 /** @typedef {import("./task_page.js").Address} Address */
 
@@ -56,12 +56,19 @@ function Arguments({ all }) {
         h(
           "dd",
           {},
-          one.artifact ? h(Artifact, { artifact: one.artifact }) : h("pre", { className: "aif-code", tabIndex: 0 }, written(one.value)),
-          one.cut ? h("p", { className: "aif-muted" }, "The beginning; the whole is not kept.") : null,
+          one.artifact ? h(Artifact, { artifact: one.artifact }) : h(Given, { value: one.value }),
+          one.cut ? h("p", { className: "aif-muted" }, "The beginning; the rest is not kept.") : null,
         ),
       ),
     ),
   );
+}
+
+/** @param {{value: unknown}} props */
+function Given({ value }) {
+  const empty = emptyWord(value);
+  if (empty !== null) return h("span", { className: "aif-muted" }, empty);
+  return h("pre", { className: "aif-code", tabIndex: 0 }, written(value));
 }
 
 /** @param {{step: any, address: Address}} props */

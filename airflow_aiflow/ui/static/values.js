@@ -10,6 +10,18 @@ export function written(value) {
   return typeof value === "string" ? value : JSON.stringify(value, null, 2);
 }
 
+/**
+ * Name a value in which there is nothing to see; `null` where there is.
+ *
+ * @param {unknown} value
+ */
+export function emptyWord(value) {
+  if (value === null || value === undefined) return "none";
+  if (value === "") return "an empty text";
+  if (Array.isArray(value)) return value.length === 0 ? "an empty list" : null;
+  return typeof value === "object" && Object.keys(value).length === 0 ? "empty" : null;
+}
+
 /** @param {number | null | undefined} size in bytes */
 export function bytes(size) {
   if (size === null || size === undefined) return "–";
