@@ -68,7 +68,7 @@ class EmbedCalls:
 
         model = {"llm_conn_id": llm_conn_id, "model_id": model_id, "model_settings": model_settings, "timeout": timeout}
         paid = {"rate_limit": rate_limit, "budget": budget, "reuse": reuse, "version": version}
-        crowd = {"encoder": encoder, "batch_size": batch_size, "max_workers": max_workers}
+        crowd: dict[str, Any] = {"encoder": encoder, "batch_size": batch_size, "max_workers": max_workers}
         crowd |= {"on_item_error": on_item_error, "max_item_attempts": max_item_attempts}
         options: dict[str, Any] = model | paid | crowd
         return Embedding(self._session, self._models, name, **options).over(texts)

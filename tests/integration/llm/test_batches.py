@@ -89,9 +89,10 @@ def test_what_a_batch_cost_is_known_by_the_prices_for_batches(
     connect("priced", stand_in.base_url, "openai-chat:gpt-5-mini", password=stand_in.api_key)
     spent: list[Any] = []
 
-    def body(flow: Flow) -> None:
-        batch(llm_conn_id="priced")(flow)
+    def body(flow: Flow) -> ArtifactRef:
+        manifest = batch(llm_conn_id="priced")(flow)
         spent.append(flow.spent)
+        return manifest
 
     _until_done(task, body)
     [found] = spent
