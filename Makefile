@@ -5,7 +5,7 @@
 #   make chaos N=500 SEED=7                   so many executions, the chances of that seed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-batch test test-ui bench check verify crash-report chaos peer-report recovery-report format docs clean
+.PHONY: help demo demo-batch test test-ui pictures bench check verify crash-report chaos peer-report recovery-report format docs clean
 MAKEFLAGS += --no-builtin-rules --no-print-directory
 
 VENV := .venv
@@ -57,6 +57,11 @@ test: ## run the tests, the fast ones first; all of them in three processes, two
 test-ui: ## look at every page in a browser, in both themes; pictures in build/ui
 	$(call prepare,dev)
 	@AIFLOW_UI_ALL=1 $(BIN)/python -m pytest tests/ui tests/unit/ui $(ARGS)
+
+pictures: ## take the pictures that a whole make test-ui made into README and docs; look at them first
+	@for name in timeline-light inbox-light overview-dark; do \
+		cp "build/ui/$$name-1280.png" "docs/assets/$${name%-*}.png" || exit 1; \
+	done
 
 bench: ## measure what safety costs; writes bench/results.json
 	$(call prepare,dev bench)
