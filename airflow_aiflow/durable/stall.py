@@ -28,6 +28,7 @@ class StallKind(StrEnum):
     LOST_RETURN = "lost_return"
     NOT_STARTED = "not_started"
     IDLE_RUN = "idle_run"
+    UNMADE_RUN = "unmade_run"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,11 @@ KINDS: dict[StallKind, KindRow] = {
         "a run with unfinished tasks of ours has none that is queued, scheduled, running or waiting",
         "report it",
         "never finds it",
+    ),
+    StallKind.UNMADE_RUN: KindRow(
+        "a submission was written down, and has no DAG run after ten seconds",
+        "make the run: its id follows from the submission's key, so that there is one",
+        "knows nothing of it",
     ),
 }
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from airflow_aiflow.durable.failpoint import failpoint
 from airflow_aiflow.durable.recovery_port import RecoveryLedger
@@ -118,7 +118,11 @@ class Deeds:
         if not mine:
             return []
         failpoint("after_mark", run[0])
-        deeds = [Deed(self._ledger.found(stall, wish), wish) for stall, wish in mine.items()]
+        begun = {stall.execution_pk for stall in wishes if stall.marked}  # by a pass that was broken off
+        deeds = [
+            Deed(self._ledger.found(replace(stall, marked=stall.execution_pk in begun), wish), wish)
+            for stall, wish in mine.items()
+        ]
         try:
             tasks = {stall.execution.task_id for stall in mine}
             below = failed_below(self._api, run, tasks)

@@ -48,6 +48,8 @@ class RestRuns:
 
     def __init__(self, api: AirflowApi) -> None:
         self._api = api
+        #: What was made here, and by nobody at the same time.
+        self.made: list[Submission] = []
 
     def make(self, submission: Submission) -> None:
         """
@@ -74,6 +76,7 @@ class RestRuns:
             if error.status in (400, 422):
                 raise SubmissionRefusedError(f"{submission.pipeline}: no run can be made: {error}") from error
             raise
+        self.made.append(submission)
 
     def end(self, submission: Submission) -> None:
         """End the run of one that was cancelled while it was made; what has an outcome keeps it."""
@@ -129,15 +132,17 @@ class _NoExecutions:
         return {}
 
 
-def make_unmade(submissions: Submissions, api: AirflowApi) -> int:
+def make_unmade(submissions: Submissions, api: AirflowApi) -> list[Submission]:
     """
     Make the runs that nobody made.
 
     :param submissions: the ledger's.
     :param api: Airflow's.
-    :return: how many rows there were.
+    :return: whose runs were made here.
     """
-    return _service(submissions, api).heal(older_than=OWN_SECONDS)
+    runs = RestRuns(api)
+    _service(submissions, runs).heal(older_than=OWN_SECONDS)
+    return runs.made
 
 
 def end_wished(submissions: Submissions, api: AirflowApi) -> int:
@@ -149,14 +154,14 @@ def end_wished(submissions: Submissions, api: AirflowApi) -> int:
     :param api: Airflow's.
     :return: how many there were.
     """
-    service, rows = _service(submissions, api), submissions.pressing()
+    service, rows = _service(submissions, RestRuns(api)), submissions.pressing()
     service.each(rows, service.press)
     return len(rows)
 
 
-def _service(submissions: Submissions, api: AirflowApi) -> SubmissionService:
+def _service(submissions: Submissions, runs: RestRuns) -> SubmissionService:
     from airflow_aiflow.config import cancel_grace
 
     return SubmissionService(
-        submissions, _NoExecutions(), RestRuns(api), window_days=1, cancel_grace=cancel_grace() + SERVERS_SECONDS
+        submissions, _NoExecutions(), runs, window_days=1, cancel_grace=cancel_grace() + SERVERS_SECONDS
     )

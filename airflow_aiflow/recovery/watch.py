@@ -14,9 +14,11 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from airflow_aiflow.durable.attempt import Owner
+from airflow_aiflow.durable.identity import ExecutionId
 from airflow_aiflow.durable.recover import RecoveryPolicy
 from airflow_aiflow.durable.recovery_port import RecoveryLedger
-from airflow_aiflow.durable.submission import Submissions
+from airflow_aiflow.durable.stall import Settle, StallKind
+from airflow_aiflow.durable.submission import Submission, Submissions
 from airflow_aiflow.exceptions import (
     AiflowError,
     AirflowRefusedError,
@@ -25,6 +27,7 @@ from airflow_aiflow.exceptions import (
     LedgerUnavailableError,
 )
 from airflow_aiflow.hooks.airflow_api import AirflowApi
+from airflow_aiflow.recovery.airflow_view import AirflowView
 from airflow_aiflow.recovery.one_pass import look, note
 from airflow_aiflow.recovery.outside import Outside
 from airflow_aiflow.recovery.unmade import end_wished, make_unmade
@@ -123,14 +126,21 @@ class Watch:
         if self.submissions is None:
             return
         try:
-            if made := make_unmade(self.submissions, self.api):
-                log.info("aiflow: %d submissions had no run", made)
+            for one in make_unmade(self.submissions, self.api):
+                self._note_made(one)
             if self._is_due("wished", WISHED_EVERY):
                 end_wished(self.submissions, self.api)
         except LedgerUnavailableError:
             raise
         except LedgerError as error:
             log.error("aiflow: runs of submissions are not made: %s", error)
+
+    def _note_made(self, submission: Submission) -> None:
+        log.info("aiflow: submission %s had no run; it has one now", submission.submission_id)
+        whole = ExecutionId(submission.pipeline, submission.run_id, "")
+        age = AirflowView(self.api).age(submission.created_at.isoformat())
+        what = Settle(f"submission {submission.submission_id} had no run for {age:.0f} s; it was made")
+        self.ledger.noted(whole, StallKind.UNMADE_RUN, what, age=age)
 
     def somebody_died(self) -> bool:
         """Say whether a process of this machine that was at work at the last look is gone; asks nobody."""

@@ -15,7 +15,18 @@ from airflow_aiflow.durable.attempt import Owner
 from airflow_aiflow.durable.execution import ExecutionState, Lease
 from airflow_aiflow.durable.identity import ExecutionId, digest
 from airflow_aiflow.durable.recovery_port import Scan
-from airflow_aiflow.durable.stall import Decision, History, Incident, Leave, Pulse, Quarantine, Settle, Stall, StallKind
+from airflow_aiflow.durable.stall import (
+    Decision,
+    History,
+    Incident,
+    Leave,
+    Pulse,
+    Quarantine,
+    Requeue,
+    Settle,
+    Stall,
+    StallKind,
+)
 from airflow_aiflow.storage import recovery_rows
 from airflow_aiflow.storage.connections import Params
 from airflow_aiflow.storage.ledger_part import LedgerPart
@@ -161,6 +172,7 @@ class PostgresRecovery(LedgerPart):
             "slowest": slowest,
             "detected_after": recovery_rows.detected_after(stall),
             "evidence": recovery_rows.evidence(stall),
+            "goes_on": stall.marked and isinstance(decision, Requeue),
         }
         return recovery_rows.incident(self._ask(statement("recovery_found"), params)[0])
 

@@ -11,6 +11,8 @@ from (                                         -- `offset 0`: by `requeue_at`, w
     offset 0
 ) r
 cross join lateral (
-    select x.dag_id, x.run_id, x.task_id, x.map_index from aiflow.execution x where x.execution_id = r.execution_id offset 0
+    select x.dag_id, x.run_id, x.task_id, x.map_index from aiflow.execution x
+    where x.execution_id = r.execution_id
+    offset 0
 ) e
 order by r.at, r.execution_id

@@ -1,4 +1,5 @@
--- One incident a fence. What was done stands against a later "leave"; a quarantine is told also where less was told
+-- One incident a fence. What was done stands against a later "leave", and why it was done stands against a pass that goes on
+-- where another one was broken off: by then Airflow says what we told it. A quarantine is told also where less was told
 -- before. An execution's earlier incidents that nobody was to hear of go away: else each pause would leave one for ever.
 with gone as (
     delete from aiflow.incident o
@@ -14,9 +15,13 @@ values (
     clock_timestamp() + make_interval(secs => %(check_in)s), %(detected_after)s, %(evidence)s
 )
 on conflict (execution_id, fence) do update set
-    kind = case when excluded.decision = 'leave' and i.decision <> 'leave' then i.kind else excluded.kind end,
+    kind = case
+        when (excluded.decision = 'leave' or %(goes_on)s) and i.decision <> 'leave' then i.kind else excluded.kind
+    end,
     decision = case when excluded.decision = 'leave' then i.decision else excluded.decision end,
-    why = case when excluded.decision = 'leave' and i.decision <> 'leave' then i.why else excluded.why end,
+    why = case
+        when (excluded.decision = 'leave' or %(goes_on)s) and i.decision <> 'leave' then i.why else excluded.why
+    end,
     basis = excluded.basis,
     basis_at = case when i.basis = excluded.basis then i.basis_at else clock_timestamp() end,
     detected_after = case when i.basis = excluded.basis then i.detected_after else excluded.detected_after end,
@@ -28,6 +33,8 @@ on conflict (execution_id, fence) do update set
         greatest(%(check_in)s, %(slowest)s)
     )),
     alerted_at = case when excluded.decision <> 'quarantine' or i.decision = 'quarantine' then i.alerted_at end,
-    evidence = case when excluded.decision = 'leave' and i.decision <> 'leave' then i.evidence else excluded.evidence end
+    evidence = case
+        when (excluded.decision = 'leave' or %(goes_on)s) and i.decision <> 'leave' then i.evidence else excluded.evidence
+    end
 returning i.number, i.dag_id, i.run_id, i.task_id, i.map_index, i.fence, i.kind, i.decision::text, i.why,
     i.detected_after, i.alerted_at is not null

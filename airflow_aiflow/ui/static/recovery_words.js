@@ -13,6 +13,7 @@ const KINDS = {
   lost_return: { label: "Return lost", sign: "The ledger says paused; Airflow says failed, or waits to retry.", alone: "the run has failed for good" },
   not_started: { label: "Never started", sign: "A task is queued for too long.", alone: "600 s or more, never with LocalExecutor" },
   idle_run: { label: "Run stands still", sign: "A run with unfinished tasks has none that moves.", alone: "never finds it" },
+  unmade_run: { label: "Run never made", sign: "A submission was written down and has no run.", alone: "knows nothing of it" },
 };
 
 /** @type {Record<string, {label: string, tone: "success" | "failed" | "neutral" | "info", hint: string}>} */

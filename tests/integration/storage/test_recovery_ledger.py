@@ -18,7 +18,7 @@ from airflow_aiflow.durable.record import Stored
 from airflow_aiflow.durable.stall import Leave, Quarantine, Requeue, Settle, Stall, StallKind
 from airflow_aiflow.local.postgres import PostgresServer
 from airflow_aiflow.storage import migrate
-from airflow_aiflow.storage.postgres_recovery import MARK_SECONDS
+from airflow_aiflow.storage.postgres_recovery import MARK_SECONDS, REQUEUED_SECONDS
 from tests.contract.ledger_world import TTL, an_effect, an_intent, owner_of, take, uuid7
 from tests.integration.storage.recovery_world import SCAN, RecoveryWorld, Task
 from tests.integration.storage.test_postgres_ledger import name_of
@@ -575,6 +575,23 @@ def test_a_mark_that_a_dead_process_left_is_soon_nobody_s(task: Task) -> None:
     task.cleared()
     world.recovery.cleared([second])
     assert task.next().requeued
+
+
+def test_a_pass_that_goes_on_where_another_was_broken_off_keeps_why_it_was_begun(task: Task) -> None:
+    world = task.world
+    task.die()
+    [first] = world.recovery.mark([task.stall])
+    world.recovery.found(first, Requeue(StallKind.HUNG, "no step was recorded"))
+    world.pass_time(REQUEUED_SECONDS + 1)
+    [again] = world.stalled().values()
+    assert again.marked
+    # By then Airflow says failed, for it was told so.
+    wish = Requeue(StallKind.EXHAUSTED, "Airflow gave it up")
+    told = world.recovery.found(again, wish)
+    assert (told.kind, told.why) == (StallKind.HUNG, "no step was recorded")
+    [second] = world.recovery.mark([again])
+    world.recovery.cleared([second])
+    assert world.recovery.found(replace(again, marked=False), wish).kind is StallKind.EXHAUSTED
 
 
 def test_a_requeue_that_was_broken_off_after_its_clear_is_known_until_it_is_made_up_for(world: RecoveryWorld) -> None:
