@@ -92,6 +92,26 @@ class StoredDict(StoredValue, Mapping[str, Any]):
 # be, for Airflow would then push its items; whoever reads gets a real one.
 Sequence.register(StoredDict)
 
+_NAMES = frozenset(f"{each.__module__}.{each.__qualname__}" for each in (StoredValue, StoredList, StoredDict))
+
+
+def reference_in(plain: Any) -> bytes | None:
+    """
+    Find a stored value's address in what stands in XCom, without reading the value.
+
+    :param plain: as Airflow gives it, before it is deserialised.
+    :return: ``None``: it is none of ours, or of a newer release.
+    """
+    if not isinstance(plain, dict) or plain.get("__classname__") not in _NAMES:
+        return None
+    data, version = plain.get("__data__"), plain.get("__version__")
+    if not isinstance(data, dict) or not isinstance(version, int) or version > StoredValue.__version__:
+        return None
+    try:
+        return bytes.fromhex(data["sha256"])
+    except (KeyError, TypeError, ValueError):
+        return None
+
 
 def stored_if_large(
     value: Any,

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable
 from typing import Protocol
 
-from airflow_aiflow.durable.ports import ArtifactStore
+from airflow_aiflow.durable.artifact_parts import PartialReads
 from airflow_aiflow.local.objectstore import ObjectStoreServer
 from airflow_aiflow.storage.memory_artifacts import MemoryArtifactStore
 from airflow_aiflow.storage.s3 import S3ArtifactStore
@@ -34,7 +34,7 @@ class ArtifactWorld(Protocol):
     """A store and what stands behind it."""
 
     @property
-    def store(self) -> ArtifactStore:
+    def store(self) -> PartialReads:
         """Give the store."""
 
     def objects(self) -> set[str]:

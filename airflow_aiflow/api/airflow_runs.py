@@ -10,7 +10,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from airflow.api_fastapi.common.dagbag import create_dag_bag
@@ -33,7 +33,10 @@ from sqlalchemy.exc import IntegrityError
 from airflow_aiflow.api.run_control import hold_run, release_run, stop_run
 from airflow_aiflow.durable.hold import freed, is_held
 from airflow_aiflow.durable.submission import Submission, pointer
+from airflow_aiflow.durable.submission_ports import StoredResult
 from airflow_aiflow.exceptions import SubmissionRefusedError
+from airflow_aiflow.policy import marked_tasks
+from airflow_aiflow.xcom import reference_in
 
 if TYPE_CHECKING:
     from airflow.models.dagbag import DBDagBag
@@ -211,7 +214,7 @@ class AirflowRuns:
 
     def result(self, submission: Submission) -> Any:
         """
-        Give the value that the result's task returned.
+        Give the value that the result's task returned; a large one unread.
 
         :return: ``None`` also where it returned nothing.
         :raises NoResultError: if the run is gone.
@@ -236,6 +239,8 @@ class AirflowRuns:
             mapped = bool(rows) and rows[0].map_index >= 0
         if not values:
             return None  # Airflow keeps no XCom of a task that returned nothing
+        if not mapped and (sha256 := reference_in(values[0])) is not None:
+            return StoredResult(sha256, partial(deserialize, values[0]))
         plain = [deserialize(value) for value in values]
         return plain if mapped else plain[0]
 
@@ -309,21 +314,21 @@ def result_task(dag: SerializedDAG) -> str:
     """
     Say whose result is the run's: the task marked by Airflow's ``@result``, else the single leaf.
 
-    Not covered: Airflow 3.3 does not tell its API server which task is marked, so that a DAG with several leaves is
-    refused also where one is.
+    Not covered: a DAG that was read where ``airflow_aiflow.policy`` is not installed says of no task that it is marked;
+    with several leaves it is refused.
 
     :param dag: the DAG.
     :raises SubmissionRefusedError: if nothing says so.
     """
-    marked = [task.task_id for task in dag.tasks if getattr(task, "returns_dag_result", False)]
+    marked = marked_tasks(dag)
     if len(marked) == 1:
-        return str(marked[0])
-    leaves = [task.task_id for task in dag.tasks if not task.downstream_task_ids and not task.is_teardown]
+        return marked[0]
+    leaves = [str(task.task_id) for task in dag.tasks if not task.downstream_task_ids and not task.is_teardown]
     if not marked and len(leaves) == 1:
-        return str(leaves[0])
+        return leaves[0]
     found = marked or leaves
     raise SubmissionRefusedError(
-        f"{dag.dag_id} has {len(found)} tasks that may give the result ({', '.join(sorted(map(str, found)))}): let "
-        f"one task come after all of them, and give it",
+        f"{dag.dag_id} has {len(found)} tasks that may give the result ({', '.join(sorted(found))}): mark one by "
+        f"Airflow's @result, or let one task come after all of them, and give it",
         "/pipeline",
     )

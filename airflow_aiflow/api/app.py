@@ -21,7 +21,7 @@ from airflow_aiflow.api.looks import Looks
 from airflow_aiflow.api.reading_app import include, reading_here
 from airflow_aiflow.api.rights import signed_in
 from airflow_aiflow.api.rounds import ServerRound, rounds, tell_ends
-from airflow_aiflow.api.serving_submissions import desk, service
+from airflow_aiflow.api.serving_submissions import desk, service, store
 from airflow_aiflow.api.socket_routes import SocketRoutes
 from airflow_aiflow.api.submission_routes import SubmissionRoutes
 from airflow_aiflow.api.upload_routes import UploadRoutes
@@ -52,7 +52,7 @@ def create_app(look: Callable[[], Figures] | None = None) -> FastAPI:
     )
     problem.install(app)
     app.add_middleware(BodyLimit)
-    app.include_router(SubmissionRoutes(service, desk=desk).router())
+    app.include_router(SubmissionRoutes(service, desk=desk, store=store).router())
     app.include_router(UploadRoutes(desk).router())
     following = Following(service, EventHub(_events, _words, _listener), _shelf)
     app.include_router(EventRoutes(following).router())

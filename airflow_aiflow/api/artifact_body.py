@@ -11,7 +11,7 @@ from urllib.parse import quote
 from fastapi.responses import Response, StreamingResponse
 
 from airflow_aiflow.api.plain_value import plain, references
-from airflow_aiflow.api.result_body import SAFE_HEADERS
+from airflow_aiflow.api.ranged_body import SAFE_HEADERS
 from airflow_aiflow.durable.artifact import ArtifactRef
 from airflow_aiflow.durable.payload import decode
 from airflow_aiflow.durable.ports import ArtifactStore

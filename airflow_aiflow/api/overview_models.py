@@ -206,11 +206,23 @@ class ClearBody(BaseModel):
 class WishBody(ClearBody):
     """What the next attempts of a clear shall do; written before Airflow is asked to clear."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"dag_id": "invoices", "run_id": "manual__1", "task_ids": ["book"], "on_clear": "fresh"}]
+        },
+    )
+
     on_clear: Literal["resume", "fresh"] = Field(description="fresh: a new generation, effects stay deduplicated.")
 
 
 class WishSettledBody(ClearBody):
     """Whether Airflow has taken the clear."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"dag_id": "invoices", "run_id": "manual__1", "task_ids": ["book"], "cleared": True}]
+        },
+    )
 
     cleared: bool
 

@@ -13,6 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
+from airflow_aiflow.api.openapi_examples import complete
 from airflow_aiflow.exceptions import AiflowError, SubmissionRefusedError
 
 MEDIA_TYPE = "application/problem+json"
@@ -118,6 +119,7 @@ def describe(app: FastAPI) -> None:
         parts.setdefault("schemas", {})["Problem"] = SCHEMA
         parts["securitySchemes"] = SECURITY
         document["security"] = [{name: []} for name in SECURITY]
+        complete(document)
         return document
 
     app.openapi = described  # type: ignore[method-assign]

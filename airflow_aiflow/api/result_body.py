@@ -1,73 +1,167 @@
-"""A result as an HTTP body: JSON, or an artifact's own bytes; whole, or the range that a client still lacks."""
+"""
+A result as an HTTP body: JSON, or a file's own bytes.
+
+A file is streamed as it lies in the artifact store. So is a large value that is written there as plain JSON: it is read
+through once, to know that and its size, and never held as a whole. What JSON does not have (a tag of the payload's, a
+class of Airflow's), and what is encrypted, has to be read as a whole: a few at once, and handed out from disk.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
-import re
-from collections.abc import Mapping
-from typing import Any
+import tempfile
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any, BinaryIO, Final
 
 from fastapi.responses import Response
 
-from airflow_aiflow.api.problem import problem
-from airflow_aiflow.durable.artifact import ArtifactRef
+from airflow_aiflow.api.own_threads import OwnThreads
+from airflow_aiflow.api.ranged_body import PIECE, SAFE_HEADERS, STORE_THREADS, Content, ranged
+from airflow_aiflow.durable.artifact import PAYLOAD_MEDIA_TYPE, ArtifactRef
+from airflow_aiflow.durable.artifact_parts import PartialReads
+from airflow_aiflow.durable.submission_ports import StoredResult
+from airflow_aiflow.storage.payload_cipher import MAGIC
 
-_RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
+JSON: Final = "application/json"
 
-#: Of an answer whose bytes a pipeline made: it is data, whatever it looks like, and never a page of this site.
-SAFE_HEADERS = {
-    "Cache-Control": "no-cache, private",
-    "X-Content-Type-Options": "nosniff",
-    "Content-Disposition": "attachment",
-    "Content-Security-Policy": "default-src 'none'; sandbox",
-}
+#: What makes stored JSON more than itself, each by a key: an envelope of the payload's codec, whose first key begins
+#: with ``$``, a class of Airflow's serialiser, now and in releases before. In a text the quotes would be escaped.
+MARKS: Final = (b'{"$', b'"__classname__":', b'"__type":')
+
+#: Values that are read as a whole at once: each takes several times its size.
+WHOLE = OwnThreads("large results", 2, waiting=32)
+
+#: Bytes up to which a body that was read as a whole stays in memory.
+IN_MEMORY: Final = 1 << 20
+
+#: Values that are remembered as plain JSON, with their size: an address means the same bytes for ever.
+REMEMBERED: Final = 1024
 
 
-def result_response(value: Any, headers: Mapping[str, str]) -> Response:
+class ResultDesk:
     """
-    Write a result.
+    Give results. Safe for use from several threads.
 
-    :param value: what the task returned.
-    :param headers: of the request: ``Range``, ``If-Range`` and ``If-None-Match`` count.
+    :param store: gives the artifact store; asked where it is needed.
     """
-    if isinstance(value, ArtifactRef):
-        body, media_type = value.load(), value.media_type or "application/octet-stream"
-        data = body if isinstance(body, bytes) else _as_json(body)
-    else:
-        data, media_type = _as_json(value), "application/json"
-    etag = f'"{hashlib.sha256(data).hexdigest()}"'
-    base = SAFE_HEADERS | {"ETag": etag, "Accept-Ranges": "bytes"}
-    if headers.get("if-none-match") == etag:
-        return Response(status_code=304, headers=base)
-    wanted = headers.get("range")
-    if wanted is None or headers.get("if-range", etag) != etag:
-        return Response(data, 200, headers=base, media_type=media_type)
-    part = _part(wanted, len(data))
-    if part is None:
-        return problem(416, f"the result has {len(data)} bytes", {"Content-Range": f"bytes */{len(data)}"})
-    first, last = part
-    base["Content-Range"] = f"bytes {first}-{last}/{len(data)}"
-    return Response(data[first : last + 1], 206, headers=base, media_type=media_type)
+
+    def __init__(self, store: Callable[[], PartialReads]) -> None:
+        self._store = store
+        self._sizes: OrderedDict[bytes, int | None] = OrderedDict()
+
+    async def answer(self, value: Any, headers: Mapping[str, str]) -> Response:
+        """
+        Write a result.
+
+        :param value: what the task returned.
+        :param headers: of the request.
+        :raises ArtifactError: if the store can't give it.
+        """
+        if isinstance(value, ArtifactRef) and value.media_type != PAYLOAD_MEDIA_TYPE:
+            content = self._file(value, value.media_type)
+        elif isinstance(value, ArtifactRef | StoredResult):
+            content = await WHOLE.run(self._stored, value)
+        else:
+            content = await STORE_THREADS.run(_whole, value)
+        return await ranged(content, headers, SAFE_HEADERS)
+
+    def _stored(self, value: ArtifactRef | StoredResult) -> Content:
+        """Give a stored value's own bytes where they are the answer, else what they say."""
+        if isinstance(value, ArtifactRef):
+            sha256 = bytes.fromhex(value.sha256)
+            if self._size_of(sha256, self._store().open_file) is not None:
+                return self._file(value, JSON)
+            from airflow_aiflow.durable.payload import decode
+
+            with self._store().open_file(sha256) as stream:
+                return _whole(decode(stream.read()))
+        size = self._size_of(value.sha256, self._store().open_value)
+        if size is None:
+            return _whole(value.read())
+
+        def opened(first: int, _size: int) -> BinaryIO:
+            return _behind(self._store().open_value(value.sha256), first)
+
+        return Content(value.sha256.hex(), size, JSON, opened)
+
+    def _size_of(self, sha256: bytes, opened: Callable[[bytes], BinaryIO]) -> int | None:
+        if sha256 in self._sizes:
+            return self._sizes[sha256]
+        with opened(sha256) as stream:
+            size = plain_size(stream)
+        self._sizes[sha256] = size
+        if len(self._sizes) > REMEMBERED:
+            self._sizes.popitem(last=False)
+        return size
+
+    def _file(self, ref: ArtifactRef, media_type: str) -> Content:
+        def opened(first: int, size: int) -> BinaryIO:
+            sha256, store = bytes.fromhex(ref.sha256), self._store()
+            if (first, size) == (0, ref.size):
+                return store.open_file(sha256)
+            return store.open_part(sha256, first, size, total=ref.size)
+
+        return Content(ref.sha256, ref.size, media_type, opened)
 
 
-def _as_json(value: Any) -> bytes:
+def plain_size(stream: BinaryIO) -> int | None:
+    """
+    Read a stored value through, and count its bytes.
+
+    :param stream: of its encoded form.
+    :return: ``None``: it is not plain JSON.
+    """
+    longest = max(map(len, MARKS)) - 1
+    size, tail = 0, b""
+    while piece := stream.read(PIECE):
+        if not size and piece.startswith(MAGIC):
+            return None
+        size += len(piece)
+        seen = tail + piece
+        if any(mark in seen for mark in MARKS):
+            return None
+        tail = seen[-longest:]
+    return size
+
+
+def _behind(stream: BinaryIO, first: int) -> BinaryIO:
+    """Read up to a byte; who goes on where it was cut off waits for that."""
+    try:
+        while first > 0 and (piece := stream.read(min(PIECE, first))):
+            first -= len(piece)
+    except BaseException:
+        stream.close()
+        raise
+    return stream
+
+
+def _whole(value: Any) -> Content:
+    body = as_json(value)
+    sha256, size = hashlib.sha256(body).hexdigest(), len(body)
+    if size <= IN_MEMORY:
+        return Content(sha256, size, JSON, lambda first, _size: io.BytesIO(body[first:]))
+    kept = tempfile.TemporaryFile()  # noqa: SIM115  # it outlives this call, and is closed with the answer
+    kept.write(body)
+
+    def opened(first: int, _size: int) -> BinaryIO:
+        kept.seek(first)
+        return kept
+
+    return Content(sha256, size, JSON, opened)
+
+
+def as_json(value: Any) -> bytes:
+    """
+    Write a value as JSON.
+
+    :param value: what JSON does not have is written as the ledger writes it: tagged, and nothing lost.
+    """
     from airflow_aiflow.durable.payload import encode
 
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8")
     except (TypeError, ValueError):
-        # What JSON does not have is written as the ledger writes it: tagged, and nothing lost.
         return encode(value).data
-
-
-def _part(text: str, size: int) -> tuple[int, int] | None:
-    found = _RANGE.fullmatch(text.strip())
-    if found is None or found.groups() == ("", ""):
-        return None
-    start, end = found.groups()
-    if not start:
-        first, last = max(0, size - int(end)), size - 1
-    else:
-        first, last = int(start), min(int(end), size - 1) if end else size - 1
-    return (first, last) if first <= last else None

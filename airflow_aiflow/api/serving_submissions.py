@@ -9,6 +9,21 @@ from airflow_aiflow.durable.submitting import SubmissionService
 
 if TYPE_CHECKING:
     from airflow_aiflow.durable.upload import UploadDesk
+    from airflow_aiflow.storage.s3 import S3ArtifactStore
+
+
+def store() -> S3ArtifactStore:
+    """
+    Give the artifact store.
+
+    :raises AiflowConfigError: if the connection is not there or of another type.
+    """
+    from airflow_aiflow.hooks.aiflow import AiflowHook
+    from airflow_aiflow.storage.s3 import S3ArtifactStore
+
+    found = AiflowHook().artifact_store()
+    assert isinstance(found, S3ArtifactStore)  # whatever the connection is: it speaks S3
+    return found
 
 
 @cache
@@ -21,15 +36,12 @@ def desk() -> UploadDesk | None:
     from airflow_aiflow import config
     from airflow_aiflow.durable.upload import UploadDesk
     from airflow_aiflow.hooks.aiflow import AiflowHook
-    from airflow_aiflow.storage.s3 import S3ArtifactStore
 
     limit = config.upload_limit()
     if not limit:
         return None
-    hook = AiflowHook()
-    store = hook.artifact_store()
-    assert isinstance(store, S3ArtifactStore)  # whatever the connection is: it speaks S3
-    return UploadDesk(hook.uploads(), store.staging, store, limit=limit)
+    found = store()
+    return UploadDesk(AiflowHook().uploads(), found.staging, found, limit=limit)
 
 
 @cache

@@ -23,14 +23,19 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 from pydantic import AwareDatetime
 
+from airflow_aiflow.api.addresses import PROBLEM
+from airflow_aiflow.api.own_threads import OwnThreads
 from airflow_aiflow.api.problem import problem
+from airflow_aiflow.api.ranged_body import is_known
+from airflow_aiflow.api.result_body import ResultDesk
 from airflow_aiflow.api.rights import SignedIn, json_only, may, readable, require
 from airflow_aiflow.api.submission_models import SubmissionBody, SubmissionPage, SubmissionView, view_of
+from airflow_aiflow.durable.artifact_parts import PartialReads
 from airflow_aiflow.durable.pace import TooFastError
 from airflow_aiflow.durable.submission import KEY_LIMIT, Filter, Submission, SubmissionRequest, SubmissionState
 from airflow_aiflow.durable.submitting import IllegalMoveError, KeyInUseError, Standing, SubmissionService
 from airflow_aiflow.durable.upload import REFERENCE, UploadDesk
-from airflow_aiflow.exceptions import SubmissionRefusedError
+from airflow_aiflow.exceptions import ArtifactMissingError, ArtifactUnavailableError, SubmissionRefusedError
 
 #: Seconds after which a client should ask again, by how often it has asked: doubled, and then this.
 ASK_AGAIN = (1, 2, 4, 8, 10)
@@ -44,9 +49,11 @@ LOOK_SECONDS = 0.5
 #: Submissions of one page.
 LONGEST_PAGE = 100
 
+#: Submits at once that take uploads in, and that wait for it: each holds one piece in memory, and its bytes on disk.
+TAKING_IN = OwnThreads("submits with uploads", 4, waiting=64)
+
 MISSING = "there is no such submission, or it is not yours to see"
 
-PROBLEM: dict[str, Any] = {"content": {"application/problem+json": {}}}
 #: What the routes may answer beside their own answers.
 ERRORS: dict[int | str, dict[str, Any]] = {
     401: {"description": "No valid token or cookie.", **PROBLEM},
@@ -57,8 +64,36 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 }
 
 
+#: What the route of results answers: JSON, or a file as its pipeline has saved it.
+RESULT: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The result, whole. `ETag` is the SHA-256 of its bytes.",
+        "content": {
+            "application/json": {"schema": {}, "example": {"answer": "On the third of each month."}},
+            "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
+        },
+    },
+    206: {
+        "description": "The part that was asked for by `Range`.",
+        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+    },
+    304: {"description": "It is what `If-None-Match` names."},
+    410: {"description": "Its run was deleted, or what it saved is gone.", **PROBLEM},
+    416: {"description": "Nothing of it lies in that `Range`.", **PROBLEM},
+}
+
+
 def _base(request: Request) -> str:
     return f"{request.scope.get('root_path', '')}/api/v1"
+
+
+def no_store() -> PartialReads:
+    """
+    Have no artifact store.
+
+    :raises ArtifactUnavailableError: always.
+    """
+    raise ArtifactUnavailableError("this server has no artifact store")
 
 
 class SubmissionRoutes:
@@ -68,6 +103,7 @@ class SubmissionRoutes:
     :param service: gives what takes them; asked at the first request.
     :param wait: waits some seconds.
     :param desk: gives what takes uploads; ``None``: they are off.
+    :param store: gives the artifact store.
     """
 
     def __init__(
@@ -75,10 +111,12 @@ class SubmissionRoutes:
         service: Callable[[], SubmissionService],
         wait: Callable[[float], Awaitable[None]] = asyncio.sleep,
         desk: Callable[[], UploadDesk | None] = lambda: None,
+        store: Callable[[], PartialReads] = no_store,
     ) -> None:
         self._service = service
         self._wait = wait
         self._desk = desk
+        self._results = ResultDesk(store)
 
     def router(self) -> APIRouter:
         """Give the routes, to be included into an app."""
@@ -99,8 +137,7 @@ class SubmissionRoutes:
         )
         routes.add_api_route("", self.listed, methods=["GET"], response_model=SubmissionPage)
         routes.add_api_route(one, self.shown, methods=["GET"], response_model=SubmissionView)
-        gone: dict[int | str, dict[str, Any]] = {410: {"description": "Its run was deleted.", **PROBLEM}}
-        routes.add_api_route(f"{one}/result", self.result, methods=["GET"], responses=ended | gone)
+        routes.add_api_route(f"{one}/result", self.result, methods=["GET"], responses=ended | RESULT)
         moves = {"cancel": self.cancel, "pause": self.pause, "resume": self.resume, "retry": self.retry}
         for word, move in moves.items():
             routes.add_api_route(
@@ -121,7 +158,7 @@ class SubmissionRoutes:
         key = _one_key(body.idempotency_key, idempotency_key)
         await require(user, "POST", body.pipeline, missing=missing)
         try:
-            one, new = await run_in_threadpool(self._submitted, body, str(user.get_id()), key)
+            one, new = await self._submitted(_wanted(body, str(user.get_id()), key))
         except LookupError as error:
             raise HTTPException(404, missing) from error
         except KeyInUseError as error:
@@ -139,14 +176,17 @@ class SubmissionRoutes:
         standing = Standing(one) if new else await run_in_threadpool(self._service().standing, one)
         return _answer(request, standing, 202 if new else 200, after)
 
-    def _submitted(self, body: SubmissionBody, user: str, key: str) -> tuple[Submission, bool]:
-        wanted = _wanted(body, user, key)
-        if REFERENCE not in str(body.input):
-            return self._service().submit(wanted)
+    async def _submitted(self, wanted: SubmissionRequest) -> tuple[Submission, bool]:
+        if REFERENCE not in str(wanted.input):
+            return await run_in_threadpool(self._service().submit, wanted)
+        # What was put is read and stored again, which for gigabytes takes minutes: that holds up nobody else.
+        return await TAKING_IN.run(self._with_uploads, wanted)
+
+    def _with_uploads(self, wanted: SubmissionRequest) -> tuple[Submission, bool]:
         desk = self._desk()
         if desk is None:
             raise SubmissionRefusedError("uploads are off in this deployment", "/input")
-        given, uploads = desk.resolve(user, body.pipeline, body.input)
+        given, uploads = desk.resolve(wanted.user, wanted.pipeline, wanted.input)
 
         def taken_in() -> None:
             for upload in uploads:
@@ -209,7 +249,7 @@ class SubmissionRoutes:
             standing = await run_in_threadpool(self._service().standing, one)
             one = standing.submission
             answer = _answer(request, standing, 200)
-            same = _is_known(answer.headers["ETag"], if_none_match)
+            same = is_known(answer.headers["ETag"], if_none_match)
             news = one.state.finished if if_none_match is None else not same
             if news or waited >= wait or await request.is_disconnected():
                 break
@@ -220,8 +260,16 @@ class SubmissionRoutes:
             return Response(status_code=304, headers=kept)
         return answer
 
-    async def result(self, submission_id: UUID, user: SignedIn, request: Request) -> Response:
-        """Give what the pipeline's result task returned."""
+    async def result(
+        self,
+        submission_id: UUID,
+        user: SignedIn,
+        request: Request,
+        range: Annotated[str | None, Header()] = None,
+        if_range: Annotated[str | None, Header()] = None,
+        if_none_match: Annotated[str | None, Header()] = None,
+    ) -> Response:
+        """Give what the pipeline's result task returned: JSON, or a saved file's own bytes; a large one is streamed."""
         one = await self._found(user, submission_id)
         if not await run_in_threadpool(may, user, "GET", one.pipeline, DagAccessEntity.XCOM):
             raise HTTPException(403, "you may see how it stands, and not its results")
@@ -230,8 +278,10 @@ class SubmissionRoutes:
             again = {} if one.state.finished else {"Retry-After": str(_again(request))}
             return problem(409, f"it is {one.state.value}", again, state=one.state.value)
         try:
-            return await run_in_threadpool(_result, self._service(), one, request.headers)
-        except LookupError as error:
+            value = await run_in_threadpool(self._service().result, one)
+            given = {"range": range, "if-range": if_range, "if-none-match": if_none_match}
+            return await self._results.answer(value, {name: text for name, text in given.items() if text is not None})
+        except (LookupError, ArtifactMissingError) as error:
             return problem(410, f"there is no result: {error}", state=one.state.value)
 
     async def cancel(self, submission_id: UUID, user: SignedIn, request: Request) -> Response:
@@ -309,11 +359,6 @@ def _answer(request: Request, standing: Standing, status: int, after: Background
     return JSONResponse(view, status, headers=headers, background=after)
 
 
-def _is_known(tag: str, header: str | None) -> bool:
-    """Compare weakly (RFC 9110): a proxy that compresses makes the tag a weak one."""
-    return tag in [each.strip().removeprefix("W/") for each in (header or "").split(",")]
-
-
 def _again(request: Request) -> int:
     """Say when to ask again: a client tells by ``X-Aiflow-Asked`` how often it has."""
     try:
@@ -321,9 +366,3 @@ def _again(request: Request) -> int:
     except ValueError:
         asked = 0
     return ASK_AGAIN[max(0, min(asked, len(ASK_AGAIN) - 1))]
-
-
-def _result(service: SubmissionService, one: Submission, headers: Any) -> Response:
-    from airflow_aiflow.api.result_body import result_response
-
-    return result_response(service.result(one), headers)

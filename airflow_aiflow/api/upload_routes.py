@@ -10,8 +10,9 @@ from fastapi import APIRouter, Depends, HTTPException
 from fastapi.concurrency import run_in_threadpool
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
+from airflow_aiflow.api.addresses import PROBLEM
 from airflow_aiflow.api.rights import SignedIn, json_only, require
-from airflow_aiflow.api.submission_routes import ERRORS, PROBLEM
+from airflow_aiflow.api.submission_routes import ERRORS
 from airflow_aiflow.durable.upload import NAME_LIMIT, REFERENCE, UploadDesk
 
 #: The largest number that a signed 64-bit integer holds, as the ledger's column does.

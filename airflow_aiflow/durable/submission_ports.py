@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from airflow_aiflow.durable.progress import RunProgress
@@ -11,6 +12,19 @@ from airflow_aiflow.durable.submission import Submission
 
 #: A task instance of a run: (task id, map index).
 Instance = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredResult:
+    """
+    Name a result that is in the artifact store, as Airflow's serialiser and the payload's codec have written it.
+
+    :param sha256: its address.
+    :param read: gives the value itself; takes as much memory as the value does.
+    """
+
+    sha256: bytes
+    read: Callable[[], Any]
 
 
 class Run(Protocol):
@@ -64,7 +78,7 @@ class Runs(Protocol):
         """Clear the run."""
 
     def result(self, submission: Submission) -> Any:
-        """Give what the result's task returned."""
+        """Give what the result's task returned; a large one as a ``StoredResult``, unread."""
 
 
 class ProgressReader(Protocol):

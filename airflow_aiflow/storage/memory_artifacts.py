@@ -18,6 +18,7 @@ from airflow_aiflow.exceptions import (
     ArtifactUnavailableError,
     FlowOptionError,
 )
+from airflow_aiflow.storage.frame_stream import FrameBody
 from airflow_aiflow.storage.upload_source import measured
 from airflow_aiflow.storage.value_frame import FrameError, pack, unpack
 from airflow_aiflow.storage.verified_stream import verified
@@ -75,6 +76,26 @@ class MemoryArtifactStore:
         """Open a stored file for reading once, in order; the hash is verified before its last bytes are given out."""
         content, _ = self._file(sha256)
         return verified(sha256, _MemoryBody(content), lambda found: _damaged("file", sha256, found))
+
+    def open_value(self, sha256: bytes) -> BinaryIO:
+        """Open an encoded value for reading once, in order; its last bytes come only after the whole was verified."""
+        self._reach()
+        with self._lock:
+            frame = self._values.get(sha256)
+        if frame is None:
+            raise ArtifactMissingError(f"could not read value {_uri('value', sha256)}: it is not there")
+
+        def damaged(found: str) -> ArtifactDamagedError:
+            return _damaged("value", sha256, found)
+
+        return verified(sha256, FrameBody(io.BytesIO(frame), damaged), damaged)
+
+    def open_part(self, sha256: bytes, first: int, size: int, *, total: int) -> BinaryIO:
+        """Open a part of a stored file, which is not verified; the size of the whole must be ``total``."""
+        content, _ = self._file(sha256)
+        if len(content) != total:
+            raise _damaged("file", sha256, f"{len(content)} bytes where its reference says {total}")
+        return io.BytesIO(content[first : first + size])
 
     def uri(self, sha256: bytes) -> str:
         """Give the address of a stored file."""

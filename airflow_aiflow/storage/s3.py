@@ -11,6 +11,7 @@ objects the ledger names.
 
 from __future__ import annotations
 
+import io
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -22,8 +23,10 @@ from minio.error import S3Error
 from airflow_aiflow.durable.artifact import checked_media_type
 from airflow_aiflow.exceptions import ArtifactDamagedError, ArtifactUnavailableError, FlowOptionError
 from airflow_aiflow.storage.content_disposition import content_disposition
-from airflow_aiflow.storage.s3_download import ResumingBody, fetch
+from airflow_aiflow.storage.frame_stream import FrameBody
+from airflow_aiflow.storage.s3_download import InOrder, ResumingBody, fetch
 from airflow_aiflow.storage.s3_faults import Kind, judge, missing_bucket
+from airflow_aiflow.storage.s3_part import ObjectPart
 from airflow_aiflow.storage.s3_probe import ProbeReport, probe
 from airflow_aiflow.storage.s3_requests import DEFAULT_PATIENCE, S3Requests, make_client
 from airflow_aiflow.storage.s3_settings import S3Settings
@@ -31,7 +34,7 @@ from airflow_aiflow.storage.s3_staging import S3Staging
 from airflow_aiflow.storage.s3_upload import PART_SIZE, Upload, remove_uploads
 from airflow_aiflow.storage.upload_source import measured
 from airflow_aiflow.storage.value_frame import FrameError, pack, unpack
-from airflow_aiflow.storage.verified_stream import verified
+from airflow_aiflow.storage.verified_stream import CHUNK, verified
 
 #: What S3 allows for a signed link.
 LONGEST_LINK: Final = timedelta(days=7)
@@ -122,6 +125,29 @@ class S3ArtifactStore:
         body = ResumingBody(self._requests, key, f"read {name}")
         body.open()
         return verified(sha256, body, lambda found: self._damage("file", key, found))
+
+    def open_value(self, sha256: bytes) -> BinaryIO:
+        """Open an encoded value for reading once, in order; its last bytes come only after the whole was verified."""
+        key = self._value_key(sha256)
+        body = ResumingBody(self._requests, key, f"read {self._name('value', key)}")
+        body.open()
+
+        def damaged(found: str) -> ArtifactDamagedError:
+            return self._damage("value", key, found)
+
+        return verified(sha256, FrameBody(InOrder(body), damaged), damaged)
+
+    def open_part(self, sha256: bytes, first: int, size: int, *, total: int) -> BinaryIO:
+        """Open a part of a stored file, which can't be verified; the size of the whole must be ``total``."""
+        key = self._file_key(sha256)
+
+        def damaged(found: str) -> ArtifactDamagedError:
+            return self._damage("file", key, found)
+
+        what = f"read {self._name('file', key)}"
+        part = ObjectPart(self._requests, key, what, first=first, size=size, total=total, damaged=damaged)
+        part.open()
+        return io.BufferedReader(part, CHUNK)
 
     def uri(self, sha256: bytes) -> str:
         """Give the ``s3://`` address of a stored file."""

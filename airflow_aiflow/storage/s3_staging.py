@@ -14,7 +14,7 @@ from uuid import UUID
 
 from minio import Minio
 
-from airflow_aiflow.storage.s3_download import ResumingBody
+from airflow_aiflow.storage.s3_download import InOrder, ResumingBody
 from airflow_aiflow.storage.s3_requests import S3Requests, make_client
 
 
@@ -42,7 +42,7 @@ class S3Staging:
         """Open what was put."""
         body = ResumingBody(self._requests, self._key(upload_id), f"read upload {upload_id}")
         body.open()
-        return io.BufferedReader(_InOrder(body))
+        return io.BufferedReader(InOrder(body))
 
     def remove(self, upload_id: UUID) -> None:
         """Remove it, where it is there."""
@@ -53,28 +53,3 @@ class S3Staging:
         # Ids begin with the time: the last digits spread them.
         settings = self._requests.settings
         return "/".join(part for part in (settings.prefix, "upload", upload_id.hex[-2:], upload_id.hex) if part)
-
-
-class _InOrder(io.RawIOBase):
-    """Read a body from its beginning to its end."""
-
-    def __init__(self, body: ResumingBody) -> None:
-        self._body = body
-        self._position = 0
-
-    def readable(self) -> bool:
-        """Say yes."""
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        """Read on."""
-        piece = self._body.read_at(self._position, len(buffer))
-        buffer[: len(piece)] = piece
-        self._position += len(piece)
-        return len(piece)
-
-    def close(self) -> None:
-        """Give the connection back."""
-        if not self.closed:
-            self._body.close()
-        super().close()

@@ -15,6 +15,7 @@ from typing import BinaryIO, cast
 
 import pytest
 
+from airflow_aiflow.durable.artifact_parts import PartialReads
 from airflow_aiflow.durable.ports import ArtifactStore
 from airflow_aiflow.exceptions import (
     ArtifactDamagedError,
@@ -43,7 +44,7 @@ def world(request: pytest.FixtureRequest) -> Iterator[ArtifactWorld]:
 
 
 @pytest.fixture
-def store(world: ArtifactWorld) -> ArtifactStore:
+def store(world: ArtifactWorld) -> PartialReads:
     return world.store
 
 
@@ -293,3 +294,47 @@ def test_an_address_holds_the_hash(store: ArtifactStore) -> None:
     address, _ = store.put_file(io.BytesIO(b"x"), media_type=OCTETS)
     assert address.hex() in store.uri(address)
     assert base64.b64encode(address).decode() not in store.uri(address)
+
+
+@pytest.mark.parametrize("size", [1, 4096, 3 * MIB + 7])
+def test_a_value_is_read_piece_by_piece(store: PartialReads, size: int) -> None:
+    data = content(size)
+    with store.open_value(store.put_value(data)) as stream:
+        pieces = list(iter(lambda: stream.read(70_001), b""))
+    assert b"".join(pieces) == data
+    assert max(map(len, pieces)) <= 70_001
+
+
+def test_a_value_that_is_not_there_or_damaged_is_not_read_to_its_end(world: ArtifactWorld) -> None:
+    with pytest.raises(ArtifactMissingError):
+        world.store.open_value(sha(b"nothing"))
+    data = content(300_000)
+    sha256 = world.store.put_value(data)
+    world.corrupt(sha256)
+    given: list[int] = []
+
+    def read() -> None:
+        with world.store.open_value(sha256) as stream:
+            while piece := stream.read(4096):
+                given.append(len(piece))
+
+    with pytest.raises(ArtifactDamagedError):
+        read()
+    assert sum(given) < len(data)
+
+
+def test_parts_of_a_file_are_what_stands_there(store: PartialReads) -> None:
+    data = content(MIB + 3)
+    sha256, total = store.put_file(io.BytesIO(data), media_type=OCTETS)
+    for first, size in ((0, 1), (0, total), (1, 70_000), (total - 1, 1), (MIB - 1, 4)):
+        with store.open_part(sha256, first, size, total=total) as stream:
+            assert stream.read() == data[first : first + size], (first, size)
+
+
+def test_a_part_of_another_file_than_its_reference_says_is_damage(store: PartialReads) -> None:
+    sha256, total = store.put_file(io.BytesIO(b"0123456789"), media_type=OCTETS)
+    for wrong in (total - 1, total + 1):
+        with pytest.raises(ArtifactDamagedError, match="its reference says"):
+            store.open_part(sha256, 2, 3, total=wrong)
+    with pytest.raises(ArtifactMissingError):
+        store.open_part(sha(b"nothing"), 0, 1, total=7)

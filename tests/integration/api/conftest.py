@@ -21,12 +21,14 @@ from airflow_aiflow.api.problem import install
 from airflow_aiflow.api.socket_routes import SocketRoutes
 from airflow_aiflow.api.submission_routes import SubmissionRoutes
 from airflow_aiflow.api.upload_routes import UploadRoutes
+from airflow_aiflow.durable.artifact_parts import PartialReads
 from airflow_aiflow.durable.submission import Submission
 from airflow_aiflow.durable.submitting import SubmissionService
 from airflow_aiflow.durable.upload import UploadDesk
 from airflow_aiflow.exceptions import SubmissionRefusedError
 from airflow_aiflow.local.postgres import PostgresServer
 from airflow_aiflow.storage.connections import Connections
+from airflow_aiflow.storage.memory_artifacts import MemoryArtifactStore
 from airflow_aiflow.storage.migrate import upgrade
 from airflow_aiflow.storage.payload_cipher import PayloadCipher
 from airflow_aiflow.storage.postgres_cursors import PostgresCursors
@@ -121,8 +123,8 @@ class User:
 class World:
     """Hold one app and what is behind it."""
 
-    def __init__(self, dsn: str) -> None:
-        self.runs = FakeRuns()
+    def __init__(self, dsn: str, runs: FakeRuns | None = None) -> None:
+        self.runs = FakeRuns() if runs is None else runs
         self.submissions, self.reader = PostgresSubmissions.connect(dsn), PostgresRuns.connect(dsn)
         progress = PostgresProgress(Connections(dsn, 1), PayloadCipher())
         self.service = SubmissionService(self.submissions, self.reader, self.runs, window_days=30, progress=progress)
@@ -134,9 +136,11 @@ class World:
         self.events = PostgresEvents.connect(dsn)
         self.cursors = PostgresCursors.connect(dsn)
         self.hub = EventHub(lambda: self.events, self.runs.words, lambda: EventListener(dsn))
+        self.store: PartialReads = MemoryArtifactStore()
         app = FastAPI()
         install(app)
-        app.include_router(SubmissionRoutes(lambda: self.service, self.wait, lambda: self.desk).router())
+        routes = SubmissionRoutes(lambda: self.service, self.wait, lambda: self.desk, lambda: self.store)
+        app.include_router(routes.router())
         app.include_router(UploadRoutes(lambda: self.desk).router())
         follows = Following(lambda: self.service, self.hub, lambda: self.cursors)
         app.include_router(EventRoutes(follows).router())
