@@ -8,12 +8,16 @@ from pathlib import Path
 DEFAULT_HOME = Path(".aiflow")
 
 
-def home_option() -> argparse.ArgumentParser:
-    """Give a parent parser with ``--home``."""
+def home_option(*, below: bool = False) -> argparse.ArgumentParser:
+    """
+    Give a parent parser with ``--home``.
+
+    :param below: for a command below one that has it: what was said there counts.
+    """
     parent = argparse.ArgumentParser(add_help=False)
-    parent.add_argument(
-        "--home", type=Path, default=DEFAULT_HOME, metavar="DIR", help="folder of the stack's state (default: .aiflow)"
-    )
+    default = argparse.SUPPRESS if below else DEFAULT_HOME
+    text = "folder of the stack's state (default: .aiflow)"
+    parent.add_argument("--home", type=Path, default=default, metavar="DIR", help=text)
     return parent
 
 

@@ -12,10 +12,15 @@ OK = 0
 FINDING = 1
 
 
-def json_option() -> argparse.ArgumentParser:
-    """Give a parent parser with ``--json``, for every command."""
+def json_option(*, below: bool = False) -> argparse.ArgumentParser:
+    """
+    Give a parent parser with ``--json``, for every command.
+
+    :param below: for a command below one that has it: what was said there counts.
+    """
     parent = argparse.ArgumentParser(add_help=False)
-    parent.add_argument("--json", action="store_true", help="print one JSON object instead of text")
+    default = argparse.SUPPRESS if below else False
+    parent.add_argument("--json", action="store_true", default=default, help="print one JSON object instead of text")
     return parent
 
 

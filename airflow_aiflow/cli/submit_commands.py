@@ -1,11 +1,11 @@
-"""Carry out `aiflow submit | watch | cancel | submissions`."""
+"""Carry out `aiflow submit | watch | cancel | submissions [WORD ID]`."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -13,12 +13,10 @@ from typing import Any
 
 from airflow_aiflow.cli.api_address import VARIABLE, find_api
 from airflow_aiflow.cli.output import FINDING, OK, note, show, table
+from airflow_aiflow.cli.progress_bar import Lines
 from airflow_aiflow.client import AiflowClient, Event, SubmitError
 from airflow_aiflow.client.synchronous import LOST
 from airflow_aiflow.exceptions import AiflowConfigError, AirflowUnavailableError, SubmissionRefusedError
-
-#: Characters of a progress bar.
-BAR = 30
 
 
 @contextmanager
@@ -43,8 +41,10 @@ def _client(options: argparse.Namespace) -> Iterator[AiflowClient]:
 def submit(options: argparse.Namespace) -> int:
     """Hand a task in; with ``--wait`` follow it and print its result."""
     labels = dict(label.partition("=")[::2] for label in options.label)
+    wanted = {"priority": options.priority, "deadline": options.deadline}
+    more = {name: value for name, value in wanted.items() if value is not None}
     with _client(options) as client:
-        one = client.submit(options.pipeline, _input(options.input), key=options.key, labels=labels)
+        one = client.submit(options.pipeline, _input(options.input), key=options.key, labels=labels, **more)
         if not options.wait:
             show(options, one, f"{one['submission_id']}  {one['state']}")
             return OK
@@ -58,17 +58,34 @@ def watch(options: argparse.Namespace) -> int:
         return _followed(options, client, str(options.id), result=False)
 
 
-def cancel(options: argparse.Namespace) -> int:
-    """End a submission."""
+def moved(options: argparse.Namespace) -> int:
+    """Cancel, pause, resume or retry a submission; asked twice it is done once."""
     with _client(options) as client:
-        one = client.cancel(options.id)
-    show(options, one, f"{one['submission_id']}  {'cancelling' if one.get('cancelling') else one['state']}")
+        one = getattr(client, options.word)(options.id)
+    show(options, one, _standing(one))
+    return OK
+
+
+def shown(options: argparse.Namespace) -> int:
+    """Tell how a submission stands."""
+    with _client(options) as client:
+        one = client.get(options.id)
+    show(options, one, _standing(one))
+    return OK
+
+
+def printed(options: argparse.Namespace) -> int:
+    """Print a result: JSON, or a file's own bytes."""
+    with _client(options) as client:
+        _print_result(client, str(options.id))
     return OK
 
 
 def listed(options: argparse.Namespace) -> int:
     """List submissions."""
     wanted = {"pipeline": options.pipeline, "state": options.state, "mine": options.mine or None}
+    if options.label is not None:
+        wanted["label"] = options.label.replace("=", ":", 1)
     filters = {name: value for name, value in wanted.items() if value is not None}
     with _client(options) as client:
         found = list(islice(client.list(**filters, limit=min(100, max(1, options.limit))), options.limit))
@@ -82,41 +99,49 @@ def listed(options: argparse.Namespace) -> int:
 
 def _followed(options: argparse.Namespace, client: AiflowClient, submission_id: str, *, result: bool) -> int:
     client.get(submission_id)  # one that is not there is told at once
-    for event in client.stream(submission_id):
-        if not options.json and (line := _line(event)) is not None:
-            note(line)
+    lines = Lines()
+    try:
+        for event in client.stream(submission_id):
+            if not options.json:
+                _tell(lines, event)
+    finally:
+        lines.close()
     one = client.get(submission_id)
-    if one["state"] != "succeeded":
-        show(options, one, f"{submission_id}  {one['state']}{': ' + one['error'] if one['error'] else ''}")
-        return FINDING
-    if not result:
-        show(options, one, f"{submission_id}  {one['state']}")
-        return OK
+    if one["state"] != "succeeded" or not result:
+        show(options, one, _standing(one))
+        return OK if one["state"] == "succeeded" else FINDING
+    _print_result(client, submission_id)
+    return OK
+
+
+def _print_result(client: AiflowClient, submission_id: str) -> None:
     found = client.result(submission_id)
     if isinstance(found, bytes):
         sys.stdout.buffer.write(found)
         sys.stdout.flush()
     else:
         print(json.dumps(found, ensure_ascii=False), flush=True)
-    return OK
 
 
-def _line(event: Event) -> str | None:
+def _standing(one: Mapping[str, Any]) -> str:
+    """Say on one line how it stands, and what it is on its way to."""
+    on_its_way = "cancelling" if one.get("cancelling") else "pausing" if one.get("pausing") else None
+    said = one["state"] if on_its_way is None or one["state"] == "paused" else f"{one['state']}, {on_its_way}"
+    why = one.get("pause_reason") or one.get("error")
+    return f"{one['submission_id']}  {said}{f': {why}' if why else ''}"
+
+
+def _tell(lines: Lines, event: Event) -> None:
     data = event.data
     if event.name == "state":
-        return f"{data['state']}"
+        lines.line(f"{data['state']}")
+        return
     kind, said = data["kind"], data["data"] if isinstance(data["data"], dict) else {}
     if kind == "progress":
-        return f"  {_bar(said.get('done'), said.get('total'))} {said.get('message') or ''}".rstrip()
+        lines.bar(said.get("done"), said.get("total"), str(said.get("message") or ""))
+        return
     name = said.get("name")
-    return f"  {data['task_id']}: {kind}{' ' + str(name) if name else ''}"
-
-
-def _bar(done: Any, total: Any) -> str:
-    if not isinstance(done, int) or not isinstance(total, int) or total <= 0:
-        return f"{done}"
-    full = round(BAR * min(1.0, done / total))
-    return f"[{'#' * full}{'.' * (BAR - full)}] {done}/{total}"
+    lines.line(f"  {data['task_id']}: {kind}{' ' + str(name) if name else ''}")
 
 
 def _input(text: str) -> dict[str, Any]:
