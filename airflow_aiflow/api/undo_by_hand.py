@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from airflow_aiflow.durable.effect import EffectRecord
-from airflow_aiflow.durable.execution import ExecutionState
 from airflow_aiflow.durable.inbox import Word
-from airflow_aiflow.exceptions import AiflowConfigError, AttemptParked, AttemptSuperseded, EffectError
+from airflow_aiflow.exceptions import AttemptSuperseded
+from airflow_aiflow.runtime.bare_host import BareHost, taken_back
 
 if TYPE_CHECKING:
     from airflow_aiflow.runtime.session import Services
@@ -17,37 +16,12 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class ServerHost:
+class ServerHost(BareHost):
     """Be what runs the attempt: a server's thread, which must outlive it."""
 
     def log(self, line: str, *, warning: bool = False) -> None:
         """Write a line."""
         log.log(logging.WARNING if warning else logging.INFO, "%s", line)
-
-    def is_secret(self, text: str) -> bool:
-        """Know no secrets: nothing is sent, and nothing is given."""
-        return False
-
-    def redact(self, text: str) -> str:
-        """Mask nothing, for the same reason."""
-        return text
-
-    def secret_words(self) -> Sequence[str]:
-        """Know none: no step runs here."""
-        return ()
-
-    def ending(self, error: BaseException) -> ExecutionState | None:
-        """Read an error as a failure."""
-        return ExecutionState.FAILED if isinstance(error, Exception) else None
-
-    def database(self, conn_id: str) -> str:
-        """Refuse: no transaction runs here."""
-        raise AiflowConfigError(f"an undo by hand has no connection '{conn_id}'")
-
-    @property
-    def may_come_back(self) -> bool:
-        """Say no: nobody would start it again."""
-        return False
 
     def end_process(self, why: str, *, superseded: bool = True, back_in: float | None = None) -> NoReturn:
         """End the watching thread alone: the server goes on, and the attempt learns it at its next write."""
@@ -66,9 +40,4 @@ def undo_by_hand(services: Services, effect: EffectRecord, number: int, by: str,
     :param reason: why.
     :return: whether it is taken back by this word, or was before; else why not.
     """
-    from airflow_aiflow.runtime.undo_by_person import PersonsUndo, undo_by_person
-
-    try:
-        return undo_by_person(services, effect, PersonsUndo(number, None, by, reason))
-    except (EffectError, AttemptSuperseded, AttemptParked) as stopped:
-        return Word(False, str(stopped))
+    return taken_back(services, effect, number, None, by, reason)

@@ -12,16 +12,16 @@ import contextlib
 import importlib
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow_aiflow.cli.effect_view import payload_keys
 from airflow_aiflow.cli.ledger_address import ENV_FILE, connection_fields, find_ledger, stack_in_mind
 from airflow_aiflow.cli.output import FINDING, OK, show
 from airflow_aiflow.durable.effect import EffectRecord
-from airflow_aiflow.durable.execution import ExecutionState
 from airflow_aiflow.durable.inbox import Word
-from airflow_aiflow.exceptions import AiflowConfigError, AttemptParked, AttemptSuperseded, EffectError
+from airflow_aiflow.exceptions import AiflowConfigError
+from airflow_aiflow.runtime.bare_host import BareHost, taken_back
 
 if TYPE_CHECKING:
     from airflow_aiflow.durable.ports import ArtifactStore, Ledger
@@ -58,15 +58,9 @@ def run_compensate(options: argparse.Namespace) -> int:
 def _said(
     options: argparse.Namespace, ledger: Ledger, found: EffectRecord | None, compensate: Callable[..., Any] | None
 ) -> Word:
-    from airflow_aiflow.runtime.undo_by_person import PersonsUndo, undo_by_person
-
     if found is None:
         return Word(False, f"there is no #{options.number} in this ledger")
-    word = PersonsUndo(options.number, compensate, options.by, options.reason)
-    try:
-        return undo_by_person(_services(options, ledger), found, word)
-    except (EffectError, AttemptSuperseded, AttemptParked) as stopped:
-        return Word(False, str(stopped))
+    return taken_back(_services(options, ledger), found, options.number, compensate, options.by, options.reason)
 
 
 def load(text: str) -> Callable[..., Any]:
@@ -92,37 +86,12 @@ def load(text: str) -> Callable[..., Any]:
     return function
 
 
-class Shell:
+class Shell(BareHost):
     """Be what runs the attempt: a person's shell. The log goes to standard error."""
 
     def log(self, line: str, *, warning: bool = False) -> None:
         """Write a line."""
         print(line, file=sys.stderr)
-
-    def is_secret(self, text: str) -> bool:
-        """Know no secrets."""
-        return False
-
-    def redact(self, text: str) -> str:
-        """Mask nothing: there is no list of secrets here."""
-        return text
-
-    def secret_words(self) -> Sequence[str]:
-        """Know none: no step runs here."""
-        return ()
-
-    def ending(self, error: BaseException) -> ExecutionState | None:
-        """Read Ctrl-C as the end of the process, all else as a failure."""
-        return ExecutionState.FAILED if isinstance(error, Exception) else None
-
-    def database(self, conn_id: str) -> str:
-        """Refuse: no transaction runs here."""
-        raise AiflowConfigError(f"the command has no connection '{conn_id}'")
-
-    @property
-    def may_come_back(self) -> bool:
-        """Say no: nobody would start it again."""
-        return False
 
     def end_process(self, why: str, *, superseded: bool = True, back_in: float | None = None) -> NoReturn:
         """Go: another one is at work, or the call did not end in time."""

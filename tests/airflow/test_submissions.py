@@ -54,7 +54,7 @@ def client(airflow_stack: Stack, airflow: AirflowClient) -> Iterator[AiflowClien
         yield made
 
 
-def test_job_h_is_submitted_followed_and_answered(client: AiflowClient) -> None:
+def test_job_h_is_submitted_followed_and_answered(client: AiflowClient, airflow: AirflowClient) -> None:
     with ThreadPoolExecutor(8) as pool:
         several = list(pool.map(lambda _: client.submit("answer", QUESTION), range(8)))
     [submission_id] = {each["submission_id"] for each in several}
@@ -69,6 +69,8 @@ def test_job_h_is_submitted_followed_and_answered(client: AiflowClient) -> None:
     again = client.submit("answer", QUESTION)
     assert (again["submission_id"], again["state"]) == (submission_id, "succeeded")
     assert client.submit_and_wait("answer", QUESTION) == result
+    airflow.wait_for_dag("two_ends", PATIENCE)
+    assert client.submit_and_wait("two_ends", {}) == "this", "the policy wrote the mark where the API server reads it"
 
 
 def test_what_does_not_fit_the_params_is_refused(client: AiflowClient) -> None:

@@ -8,7 +8,7 @@ import datetime as dt
 import threading
 from pathlib import Path
 
-from airflow.sdk import Param, dag, task
+from airflow.sdk import Param, dag, result, task
 
 from airflow_aiflow import Flow
 
@@ -40,3 +40,23 @@ def ticks():
 
 
 ticks()
+
+
+@dag(schedule=None)
+def two_ends():
+    """Have two leaves, one of which gives the result."""
+
+    @task
+    def other():
+        return "not this"
+
+    @result
+    @task
+    def wanted():
+        return "this"
+
+    other()
+    wanted()
+
+
+two_ends()

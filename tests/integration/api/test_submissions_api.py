@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from starlette.routing import Mount
 
 from airflow_aiflow.api import submission_routes
 from airflow_aiflow.runtime.attempt_run import open_flow
@@ -93,6 +94,35 @@ def test_another_users_key_is_another_task_and_who_may_not_see_sees_nothing(worl
         assert world.client.request(method, f"{URL}/{mine['submission_id']}{path}").status_code == 404
     assert world.client.get(URL).json()["submissions"] == []
     assert world.submit().status_code == 404
+
+
+def test_on_every_route_anothers_task_is_as_one_that_is_not_there(world: World) -> None:
+    """User A against user B's task, on each route that the document names: bob may not see ann's."""
+    mine = world.submit().json()["submission_id"]
+    nowhere = "01930000-0000-7000-8000-000000000000"
+    app: Any = next(route.app for route in world.server.routes if isinstance(route, Mount))
+    asked = []
+    world.user = User("bob")
+    for path, methods in app.openapi()["paths"].items():
+        for method, operation in methods.items():
+            query = [each["name"] for each in operation.get("parameters", ()) if each["in"] == "query"]
+            if "{submission_id}" not in path and "submission_id" not in query:
+                continue
+            asked.append(f"{method} {path}")
+            url = f"/aiflow{path}" + ("?submission_id={submission_id}" if "submission_id" in query else "")
+            there, missing = (
+                world.client.request(method, url.replace("{submission_id}", one)) for one in (mine, nowhere)
+            )
+            assert (there.status_code, missing.status_code) == (404, 404), (method, path)
+            assert there.content == missing.content, (method, path)
+    moves = {f"post /api/v1/submissions/{{submission_id}}:{word}" for word in ("cancel", "pause", "resume", "retry")}
+    reads = {f"get /api/v1/submissions/{{submission_id}}{path}" for path in ("", "/result", "/events")}
+    assert moves | reads | {"get /api/v1/events"} <= set(asked)
+    mixed = f"/aiflow/api/v1/events?submission_id={mine}&submission_id={nowhere}"
+    assert world.client.get(mixed).status_code == 404
+    world.user = User("ann")
+    assert world.client.get(f"{URL}/{mine}").json()["state"] == "queued", "nothing was done to it"
+    assert world.client.get(mixed).status_code == 404, "one that is not there among one's own"
 
 
 def test_the_list_shows_no_more_than_the_one_route(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
