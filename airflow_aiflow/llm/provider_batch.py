@@ -4,7 +4,7 @@ A provider's batch API, through common-ai's adapters: half the price, an answer 
 The adapters know each provider's wire format; whether a batch is submitted once is ours to see to. Their client makes
 one network attempt here, for each repeat of a submission would be a batch of its own.
 
-Not covered: what the provider takes off for a prompt that it had cached; the cost is that of the whole prompt.
+Not covered: what the provider takes off for a prompt whose beginning it knew already; the cost is that of the whole.
 """
 
 from __future__ import annotations

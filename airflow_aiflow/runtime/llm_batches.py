@@ -91,14 +91,8 @@ def run_llm_batch(session: Session, flow: OutsideCalls, models: ModelCalls, call
     rules = MapRules(on_item_error=call.on_item_error)
     request = _request(session, models, call, rules)
     schema_name, schema = answer_schema(request.output_type)
-    batch = ProviderBatch(
-        request.llm_conn_id,
-        request.model_id,
-        request.system_prompt,
-        dict(request.model_settings or {}),
-        schema_name,
-        schema,
-    )
+    settings = dict(request.model_settings or {})
+    batch = ProviderBatch(request.llm_conn_id, request.model_id, request.system_prompt, settings, schema_name, schema)
     with flow_call(session, counts=False):
         prompts = [_checked(session, number, prompt) for number, prompt in enumerate(items_of(call.prompts))]
         if not prompts:
