@@ -12,16 +12,14 @@ from airflow_aiflow.llm.pydantic_ai_caller import PydanticAICaller
 from airflow_aiflow.local import stack_connections
 from airflow_aiflow.local.fault import Fault
 from airflow_aiflow.local.service import ModelService
-from tests.integration.airflow.conftest import HEAD, Airflow
-from tests.integration.airflow.test_llm_operator import dag_of
+from tests.integration.airflow.conftest import Airflow
+from tests.integration.airflow.tried_twice import TWICE, dag_of
 
 AGENTS = (
-    HEAD
+    TWICE
     + """
-from pydantic import BaseModel
 from pydantic_ai.toolsets import FunctionToolset
 from airflow_aiflow import effect
-from airflow_aiflow.operators import DurableAgentOperator, DurableLLMOperator
 
 class Verdict(BaseModel):
     refunded: bool
@@ -37,19 +35,6 @@ def refund_order(order_id: int, cents: int) -> str:
     "Refund an order."
     seen.append("refund")
     return "refunded"
-
-def twice(operator):
-    class Again(operator):
-        '''Be a task whose process was started anew for the same try.'''
-
-        def execute(self, context):
-            try:
-                seen.append(super().execute(context))
-            except Exception as error:
-                seen.append(error)
-            return super().execute(context)
-
-    return Again
 
 TOOLS = FunctionToolset([lookup_order, refund_order])
 PROMPT = "The {{ params.what }} broke. It cost 1200 cents. Order 4711."
@@ -177,12 +162,19 @@ def test_the_decorators_ask_what_their_functions_say(airflow: Airflow, model: Mo
     assert kinds == [("resolve", "llm", 3), ("resolve", "step", 1), ("sum_up", "llm", 1)]
 
 
-def test_an_operators_answer_is_taken_from_another_run(airflow: Airflow, model: ModelService) -> None:
-    source = """
-    @dag(dag_id="answer_of_another_run", schedule=None, start_date=dt.datetime(2026, 1, 1))
+@pytest.mark.parametrize(
+    ("operator", "options", "requests"),
+    [("DurableLLMOperator", "", 1), ("DurableAgentOperator", "toolsets=[TOOLS],", 3)],
+)
+def test_an_operators_answers_are_taken_from_another_run(
+    airflow: Airflow, model: ModelService, operator: str, options: str, requests: int
+) -> None:
+    source = f"""
+    @dag(dag_id="{operator}_of_another_run", schedule=None, start_date=dt.datetime(2026, 1, 1))
     def the_dag():
-        DurableLLMOperator(
-            task_id="ask", prompt="The tenant pays.", llm_conn_id="pydanticai_default", reuse=dt.timedelta(days=30)
+        {operator}(
+            task_id="ask", prompt="The lamp broke. It cost 1200 cents. Order 4711.", {options}
+            llm_conn_id="pydanticai_default", reuse=dt.timedelta(days=30)
         )
 
     the_dag()
@@ -190,4 +182,4 @@ def test_an_operators_answer_is_taken_from_another_run(airflow: Airflow, model: 
     for day in (1, 2):
         ran = airflow.run(source, head=AGENTS, logical_date=datetime(2026, 2, day, tzinfo=UTC))
         assert ran.run.state == "success", ran.states
-    assert len(model.requests()) == 1
+    assert len(model.requests()) == requests

@@ -11,29 +11,18 @@ import pytest
 from airflow_aiflow.llm.pydantic_ai_caller import PydanticAICaller
 from airflow_aiflow.local.fault import Fault
 from airflow_aiflow.local.service import ModelService
-from tests.integration.airflow.conftest import HEAD, Airflow
+from tests.integration.airflow.conftest import Airflow
+from tests.integration.airflow.tried_twice import TWICE, dag_of
 from tests.integration.llm.scripted_model import Asked, Reply, ScriptedModel, json_reply, text_reply
 
-TWICE = (
-    HEAD
+LLM = (
+    TWICE
     + """
-from pydantic import BaseModel
-from airflow_aiflow.operators import DurableLLMOperator
-
 class Risk(BaseModel):
     level: int
     why: str = ""
 
-class Again(DurableLLMOperator):
-    '''Be a task whose process was started anew for the same try.'''
-
-    def execute(self, context):
-        try:
-            seen.append(super().execute(context))
-        except Exception as error:
-            seen.append(error)
-        return super().execute(context)
-
+Again = twice(DurableLLMOperator)
 """
 )
 
@@ -61,17 +50,6 @@ def scripted(to_model: Callable[[str, str], None]) -> Iterator[ScriptedModel]:
         yield model
 
 
-def dag_of(task: str, *after: str) -> str:
-    body = "\n".join(f"    {line}" for line in (task, *after))
-    return f"""
-@dag(dag_id="THE_DAG", schedule=None, start_date=dt.datetime(2026, 1, 1))
-def the_dag():
-{body}
-
-the_dag()
-"""
-
-
 def test_an_answer_is_paid_once_and_templates_are_rendered(
     airflow: Airflow, model_service: ModelService, to_model: Callable[[str, str], None]
 ) -> None:
@@ -83,7 +61,7 @@ def test_an_answer_is_paid_once_and_templates_are_rendered(
         "def read(answer): seen.append(answer)",
         "read(answer)",
     )
-    ran = airflow.run(source, head=TWICE)
+    ran = airflow.run(source, head=LLM)
     assert ran.run.state == "success", ran.states
     first, read = ran.seen
     assert "tenant" in first
@@ -100,7 +78,7 @@ def test_an_answer_is_paid_once_and_templates_are_rendered(
 def test_a_model_comes_back_as_its_class(airflow: Airflow, scripted: ScriptedModel) -> None:
     scripted.answer = lambda asked: called(asked, '{"level": 3, "why": "late\\u0000"}')
     source = dag_of("Again(task_id='ask', prompt='How risky is it?', llm_conn_id='model', output_type=Risk)")
-    ran = airflow.run(source, head=TWICE)
+    ran = airflow.run(source, head=LLM)
     assert ran.run.state == "success", ran.states
     [first] = ran.seen
     assert (type(first).__name__, first.level, first.why) == ("Risk", 3, "late\u0000")
@@ -121,7 +99,7 @@ def test_a_failed_call_is_asked_again_and_costs_no_second_answer(
     to_model(model_service.base_url, model_service.api_key)
     model_service.set_faults(Fault("cut", first=1))
     source = dag_of("Again(task_id='ask', prompt='The tenant pays rent on the first.', llm_conn_id='model')")
-    ran = airflow.run(source, head=TWICE)
+    ran = airflow.run(source, head=LLM)
     assert ran.run.state == "success", ran.states
     [error] = ran.seen
     assert type(error).__name__ == "ModelIncompleteError"
@@ -135,7 +113,7 @@ def test_a_gate_on_confidence_reads_the_recorded_one(airflow: Airflow, scripted:
         "Again(task_id='ask', prompt='Is it due?', llm_conn_id='model',"
         " decision_policy=DecisionPolicy(min_confidence=0.8, on_uncertain='fail'))",
     )
-    ran = airflow.run(source, head=TWICE)
+    ran = airflow.run(source, head=LLM)
     assert ran.run.state == "failed"
     assert [type(error).__name__ for error in ran.seen] == ["LowConfidenceError"]
     assert len(scripted.asked) == 1
@@ -152,7 +130,7 @@ def test_a_person_is_asked_about_the_recorded_answer(airflow: Airflow, scripted:
         "                seen.append(signal)",
         "Asks(task_id='ask', prompt='Is it due?', llm_conn_id='model', require_approval=True)",
     )
-    ran = airflow.run(source, head=TWICE)
+    ran = airflow.run(source, head=LLM)
     assert [type(signal).__name__ for signal in ran.seen] == ["TaskAwaitingInput"] * 2
     assert all(signal.kwargs["generated_output"] == "fine" for signal in ran.seen)
     assert len(scripted.asked) == 1
@@ -164,7 +142,7 @@ def test_limits_on_usage_hold(airflow: Airflow, scripted: ScriptedModel) -> None
     source = dag_of(
         "Again(task_id='ask', prompt='Is it due?', llm_conn_id='model', usage_limits={'output_tokens_limit': 50})"
     )
-    ran = airflow.run(source, head=TWICE)
+    ran = airflow.run(source, head=LLM)
     assert ran.run.state == "failed"
     assert [type(error).__name__ for error in ran.seen] == ["UsageLimitExceeded"]
 
@@ -177,7 +155,7 @@ def test_a_large_answer_stays_out_of_xcom(airflow: Airflow, scripted: ScriptedMo
         "def read(answer): seen.append(len(answer))",
         "read(answer)",
     )
-    ran = airflow.run(source, head=TWICE)
+    ran = airflow.run(source, head=LLM)
     assert ran.run.state == "success", ran.states
     assert ran.seen == [45_000]
     assert airflow.xcom_sizes(ran)["ask"] < 300
@@ -187,7 +165,7 @@ def test_a_mapped_task_asks_for_each_prompt(airflow: Airflow, scripted: Scripted
     source = dag_of(
         "DurableLLMOperator.partial(task_id='ask', llm_conn_id='model').expand(prompt=['first one', 'second one'])"
     )
-    ran = airflow.run(source, head=TWICE)
+    ran = airflow.run(source, head=LLM)
     assert ran.run.state == "success", ran.states
     assert len(scripted.asked) == 2
 
