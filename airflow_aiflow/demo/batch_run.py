@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from airflow_aiflow.demo.batch_outcome import BatchOutcome, Night
 from airflow_aiflow.demo.encoder import SentenceEncoder
 from airflow_aiflow.demo.follow import Follower
-from airflow_aiflow.demo.home import claimed, prepare_home
+from airflow_aiflow.demo.home import prepare_home
 from airflow_aiflow.demo.night import DAG, DAG_FILE, STEP, TASK, NightWatch
+from airflow_aiflow.demo.own_stack import OwnStack
 from airflow_aiflow.demo.paragraphs import change, read_paragraphs, write_lines
 from airflow_aiflow.demo.screen import Screen
 from airflow_aiflow.durable.artifact import ArtifactRef, bind_store
 from airflow_aiflow.durable.payload import decode
-from airflow_aiflow.local.stack import Stack, StackPlan
+from airflow_aiflow.local.stack import StackPlan
 from airflow_aiflow.runtime.vectors import read_vectors, require_arrow
-from airflow_aiflow.storage.artifacts_connection import PlainConnection, artifact_store
-
-#: Seconds between two looks at the parts of a stack that is kept.
-WATCH_PARTS = 0.5
 
 #: Lines about reuse that are shown of the second night's log, beside its last one.
 SHOWN = 3
@@ -52,7 +47,7 @@ class BatchOptions:
     seed: int
 
 
-class BatchDemo:
+class BatchDemo(OwnStack[BatchOutcome]):
     """
     Own the stack of both nights.
 
@@ -62,45 +57,19 @@ class BatchDemo:
     """
 
     def __init__(self, options: BatchOptions, screen: Screen) -> None:
+        super().__init__(options.home.absolute(), screen)
         require_arrow()
-        self._options, self._screen = options, screen
+        self._options = options
         self._encoder = SentenceEncoder().name
         self._paragraphs, self._texts = read_paragraphs(options.limit)
-        self._home = options.home.absolute()
-        self._stack: Stack | None = None
-        self._closing = contextlib.ExitStack()
 
-    def __enter__(self) -> Self:
-        """Start the stack."""
-        self._closing.enter_context(claimed(self._home))
-        try:
-            dags = prepare_home(self._home, dag=DAG_FILE)
-            self._screen.say(
-                f"{len(self._paragraphs):,} different paragraphs of {self._texts:,} licence texts and pages of "
-                f"documentation that are installed here; encoder {self._encoder}"
-            )
-            self._screen.say(f"starting PostgreSQL, S3, Airflow and the stand-ins in {self._home}")
-            stack = Stack(StackPlan(self._home, dags))
-            stack.start(lambda name, seconds: self._screen.say(f"  {name:<12} ready after {seconds:4.1f} s"))
-            self._stack = stack
-            return self
-        except BaseException:
-            self._closing.close()
-            raise
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        stack, self._stack = self._stack, None
-        with self._closing:
-            if stack is not None:
-                stack.stop()
-
-    @property
-    def stack(self) -> Stack:
-        """Give the running stack."""
-        assert self._stack is not None, "use the demo by `with`"
-        return self._stack
+    def _plan(self) -> StackPlan:
+        dags = prepare_home(self._home, dag=DAG_FILE)
+        self._screen.say(
+            f"{len(self._paragraphs):,} different paragraphs of {self._texts:,} licence texts and pages of "
+            f"documentation that are installed here; encoder {self._encoder}"
+        )
+        return StackPlan(self._home, dags)
 
     def run(self) -> BatchOutcome:
         """
@@ -128,12 +97,6 @@ class BatchDemo:
             ui=f"{self.stack.airflow.url}/dags/{DAG}",
         )
 
-    def stay(self) -> None:
-        """Keep the stack running until a signal comes."""
-        while True:
-            time.sleep(WATCH_PARTS)
-            self.stack.mend()
-
     def _night(self, number: int, paragraphs: Sequence[str], points: Sequence[float]) -> Night:
         stack, screen = self.stack, self._screen
         lines, counted = self._home / "paragraphs.jsonl", self._home / f"calls-{number}"
@@ -144,7 +107,15 @@ class BatchDemo:
         run_id = client.trigger(DAG, conf)
         screen.say(f"run {run_id} of {DAG}: {stack.airflow.url}/dags/{DAG}/runs/{run_id}")
         with Follower(stack.postgres.dsn(), run_id, dag=DAG, task=TASK, first=STEP) as follower:
-            watch = NightWatch(follower, client, run_id, len(paragraphs), points, screen, stack.mend)
+            watch = NightWatch(
+                follower=follower,
+                client=client,
+                run_id=run_id,
+                items=len(paragraphs),
+                points=points,
+                screen=screen,
+                mend=stack.mend,
+            )
             with screen.open(len(paragraphs), "paragraphs"):
                 state = watch.until_end()
             seconds, reused = time.monotonic() - began, follower.reused_from()
@@ -173,16 +144,10 @@ class BatchDemo:
         ref = given.get("vectors") if isinstance(given, dict) else None
         if not isinstance(ref, ArtifactRef):
             return None, 0, 0
-        connection = dict(self.stack.connections()["aiflow_artifacts"])
-        extra = connection.pop("extra")
-        store = artifact_store(PlainConnection("aiflow_artifacts", **connection, extra_dejson=extra))
         path = self._home / f"night-{number}.arrow"
-        try:
-            with bind_store(lambda: store):
-                path.write_bytes(ref.load())
-                rows, width = read_vectors(ref).shape
-        finally:
-            store.close()
+        with self._artifacts() as store, bind_store(lambda: store):
+            path.write_bytes(ref.load())
+            rows, width = read_vectors(ref).shape
         return str(path), rows, width
 
 

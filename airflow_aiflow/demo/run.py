@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from airflow_aiflow.demo.documents import Reading, read_documents
 from airflow_aiflow.demo.follow import DAG, TASK, Follower
-from airflow_aiflow.demo.home import claimed, prepare_home
+from airflow_aiflow.demo.home import prepare_home
 from airflow_aiflow.demo.kill import Victim
 from airflow_aiflow.demo.outcome import Outcome
+from airflow_aiflow.demo.own_stack import OwnStack
 from airflow_aiflow.demo.pages import split_into_pages
 from airflow_aiflow.demo.screen import Screen
 from airflow_aiflow.demo.watch import Watch, Watched
@@ -23,16 +22,13 @@ from airflow_aiflow.durable.artifact import ArtifactRef
 from airflow_aiflow.durable.payload import decode
 from airflow_aiflow.exceptions import AiflowConfigError
 from airflow_aiflow.local.fault import Fault
-from airflow_aiflow.local.stack import Stack, StackPlan
-from airflow_aiflow.storage.artifacts_connection import PlainConnection, artifact_store
+from airflow_aiflow.local.stack import StackPlan
 from airflow_aiflow.ui.routes import TASK_ROUTE
 
 #: Seconds that the stand-in takes for an answer: less than a real model, and long enough for a kill to meet calls.
 ANSWER_SECONDS = 0.15
 #: The stack's own connection, to the stand-in.
 STAND_IN = "pydanticai_default"
-#: Seconds between two looks at the parts of a stack that is kept.
-WATCH_PARTS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +54,7 @@ class DemoOptions:
     victim: Victim = "task"
 
 
-class Demo:
+class Demo(OwnStack[Outcome]):
     """
     Own the stack of one demo.
 
@@ -68,52 +64,21 @@ class Demo:
     """
 
     def __init__(self, options: DemoOptions, screen: Screen) -> None:
+        super().__init__(options.home, screen)
         self._options = options
-        self._screen = screen
         self._model = options.llm_conn_id or STAND_IN
         self._environment = {} if self._model == STAND_IN else model_environment(self._model, os.environ)
         self._folder = None if options.folder is None else str(options.folder.absolute())
         self._reading: Reading = read_documents(self._folder, options.limit)
         self._pages = sum(len(split_into_pages(document)) for document in self._reading.documents)
-        self._stack: Stack | None = None
-        self._closing = contextlib.ExitStack()
 
-    def __enter__(self) -> Self:
-        """Start the stack."""
-        self._closing.enter_context(claimed(self._options.home))
-        try:
-            return self._start()
-        except BaseException:
-            self._closing.close()
-            raise
-
-    def _start(self) -> Self:
-        """Make the folder and start the stack in it."""
+    def _plan(self) -> StackPlan:
         recovers = self._options.victim == "worker"
-        dags = prepare_home(self._options.home, retries=0 if recovers else None)
+        dags = prepare_home(self._home, retries=0 if recovers else None)
         documents, skipped = len(self._reading.documents), len(self._reading.skipped)
         found = f"{_counted(documents, 'document')}, {_counted(self._pages, 'page')}, {skipped} skipped"
         self._screen.say(f"{found}: {self._reading.source}")
-        self._screen.say(f"starting PostgreSQL, S3, Airflow and the stand-ins in {self._options.home}")
-        plan = StackPlan(self._options.home, dags, environment=self._environment, recovery=recovers)
-        stack = Stack(plan)
-        stack.start(lambda name, seconds: self._screen.say(f"  {name:<12} ready after {seconds:4.1f} s"))
-        self._stack = stack
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        stack, self._stack = self._stack, None
-        with self._closing:
-            if stack is not None:
-                stack.stop()
-
-    @property
-    def stack(self) -> Stack:
-        """Give the running stack."""
-        assert self._stack is not None, "use the demo by `with`"
-        return self._stack
+        return StackPlan(self._home, dags, environment=self._environment, recovery=recovers)
 
     def run(self) -> Outcome:
         """
@@ -143,12 +108,6 @@ class Demo:
                 victim=self._options.victim,
             ).until_end()
         return self._count(watched, run_id, time.monotonic() - triggered)
-
-    def stay(self) -> None:
-        """Keep the stack running until a signal comes."""
-        while True:
-            time.sleep(WATCH_PARTS)
-            self.stack.mend()
 
     def _count(self, watched: Watched, run_id: str, seconds: float) -> Outcome:
         stack, last = self.stack, watched.last
@@ -183,17 +142,14 @@ class Demo:
 
     def _fetch_reports(self, result: bytes) -> dict[str, str]:
         """Write the artifacts that the task returned to files that a person can open."""
-        connection = dict(self.stack.connections()["aiflow_artifacts"])
-        extra = connection.pop("extra")
-        store = artifact_store(PlainConnection("aiflow_artifacts", **connection, extra_dejson=extra))
         files = {}
-        for what, value in decode(result).items():
-            if isinstance(value, ArtifactRef):
-                path = self.stack.home / str(value.name)
-                with store.open_file(bytes.fromhex(value.sha256)) as source:
-                    path.write_bytes(source.read())
-                files[what] = str(path)
-        store.close()
+        with self._artifacts() as store:
+            for what, value in decode(result).items():
+                if isinstance(value, ArtifactRef):
+                    path = self.stack.home / str(value.name)
+                    with store.open_file(bytes.fromhex(value.sha256)) as source:
+                        path.write_bytes(source.read())
+                    files[what] = str(path)
         return files
 
 

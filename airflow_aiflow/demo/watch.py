@@ -1,26 +1,16 @@
-"""Follow a run to its end, and kill its task at the chosen points."""
+"""Follow a review to its end, and kill its task at the chosen points."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
-from airflow_aiflow.demo.follow import DAG, TASK, Follower, Progress
+from airflow_aiflow.demo.follow import DAG, TASK, Progress
 from airflow_aiflow.demo.kill import Victim, kill_tree, kill_worker, pages_at
 from airflow_aiflow.demo.outcome import Kill
-from airflow_aiflow.demo.screen import Screen
-from airflow_aiflow.exceptions import StackError
-from airflow_aiflow.local.airflow_client import END_STATES, AirflowClient
-
-#: Seconds between two looks at the ledger: a few pages at most go by.
-POLL = 0.02
-#: Seconds between two questions to Airflow, which cost far more than a look at the ledger.
-ASK_AIRFLOW = 0.5
-#: Seconds without any progress after which something is wrong: a task starts within a few, a model answers in less.
-STALLED = 180.0
-#: Lines of the task's log that an error shows.
-LOG_LINES = 20
+from airflow_aiflow.demo.run_watch import RunWatch
+from airflow_aiflow.local.airflow_client import END_STATES
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,31 +38,25 @@ class _Open:
     before: Progress
 
 
-@dataclass(slots=True)
-class Watch:
+@dataclass(slots=True, kw_only=True)
+class Watch(RunWatch):
     """
-    Watch one run.
+    Watch one review.
 
     :param documents: how many verdicts the run ends with.
     :param pages: how many pages there are.
-    :param points: percentages of the pages at which to kill.
     :param victim: what is killed.
     """
 
-    follower: Follower
-    client: AirflowClient
-    run_id: str
+    dag: ClassVar[str] = DAG
+    task: ClassVar[str] = TASK
+
     documents: int
     pages: int
-    points: Sequence[float]
-    screen: Screen
-    mend: Callable[[], object]
     victim: Victim = "task"
     _kills: list[Kill] = field(default_factory=list)
     _open: _Open | None = None
     _first_page: float | None = None
-    _last: Progress | None = None
-    _moved: float = 0.0
 
     def until_end(self) -> Watched:
         """
@@ -80,33 +64,16 @@ class Watch:
 
         :raises StackError: nothing moves any more; the end of the task's log is in the message.
         """
-        thresholds = pages_at(self.points, self.pages)
-        asked = self._moved = time.monotonic()
-        state = ""
-        # A killed worker's task is set failed before it is cleared: for a moment the run may count as failed, too.
-        while state not in END_STATES or (state == "failed" and self.victim == "worker" and self._open is not None):
-            now = time.monotonic()
-            seen = self.follower.look()
-            if seen is not None:
-                self._take_note(seen, now)
-                self._maybe_kill(seen, thresholds)
-            if now - asked >= ASK_AIRFLOW:
-                asked = now
-                self.mend()
-                state = str(self.client.run(DAG, self.run_id)["state"])
-            if now - self._moved > STALLED:
-                raise StackError(f"the run {self.run_id} has not moved for {STALLED:.0f} s; {self._log_end()}")
-            time.sleep(POLL)
+        state = self._follow()
         if self._open is not None:
             self._close(time.monotonic())
-        if state == "failed":
-            self.screen.say(f"The run failed; {self._log_end()}")
-        return Watched(state, tuple(self._kills), self._first_page, self.follower.look() or self._last)
+        return Watched(state, tuple(self._kills), self._first_page, self.last)
 
-    def _take_note(self, seen: Progress, now: float) -> None:
-        last, self._last = self._last, seen
-        if last is None or (seen.fence, seen.pages, seen.assessed) != (last.fence, last.pages, last.assessed):
-            self._moved = now
+    def _goes_on(self, state: str) -> bool:
+        # A killed worker's task is set failed before it is cleared: for a moment the run may count as failed, too.
+        return state not in END_STATES or (state == "failed" and self.victim == "worker" and self._open is not None)
+
+    def _take_note(self, before: Progress | None, seen: Progress, now: float) -> None:
         if self._first_page is None and seen.pages:
             self._first_page = now
         if self._open is not None and seen.fence > self._open.before.fence and seen.fresh:
@@ -120,14 +87,14 @@ class Watch:
             return "killed, Airflow retries" if self.victim == "task" else "killed, to be found"
         return "summarising pages" if seen.pages < self.pages else "assessing documents"
 
-    def _maybe_kill(self, seen: Progress, thresholds: Sequence[int]) -> None:
+    def _maybe_kill(self, seen: Progress) -> None:
         """
         Kill at the next point.
 
         Only while model calls are left: a kill between the mail and its record would rightly leave the mail in doubt,
         and a person would have to decide.
         """
-        number = len(self._kills)
+        number, thresholds = len(self._kills), pages_at(self.points, self.pages)
         if self._open is not None or number == len(thresholds) or seen.ended:
             return
         if seen.pages < thresholds[number] or seen.assessed >= self.documents:
@@ -151,8 +118,3 @@ class Watch:
         calls = before.pages + before.assessed
         self._kills.append(Kill(kill.at, before.pages, calls, kill.processes, lost, found))
         return self._kills[-1]
-
-    def _log_end(self) -> str:
-        attempt = max(1, int(self.client.task_instance(DAG, self.run_id, TASK)["try_number"]))
-        lines = self.client.logs(DAG, self.run_id, TASK, attempt).splitlines()[-LOG_LINES:]
-        return "the end of the task's log:\n" + "\n".join(lines)

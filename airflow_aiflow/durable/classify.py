@@ -168,16 +168,17 @@ class _Judge:
 
     def _by_causes(self, error: BaseException) -> Classified:
         """Judge by an exception itself, else by what it names as its causes; the worst of them decides."""
-        if isinstance(error, EffectNotAppliedError):
+        word = error.__cause__ if tells_model(error) else error
+        if isinstance(word, EffectNotAppliedError):
             # The author's word, whatever led to it.
-            return Classified("not_applied", _seconds(error.retry_after), "the function said so")
+            return Classified("not_applied", _seconds(word.retry_after), "the function said so")
         if len(self._kept) >= MOST_LINKS:
             return Classified("unknown", None, f"more than {MOST_LINKS} exceptions hang together")
         begin = len(self._kept)
         self._kept.append(error)
         self._judged[id(error)] = None
         causes: list[Classified] = []
-        for cause in _causes(error):
+        for cause in (*_causes(error), *self._hidden_by_word(error)):
             found = self._judged[id(cause)] if id(cause) in self._judged else self._by_causes(cause)
             if found is not None:
                 causes.append(found)
@@ -185,10 +186,29 @@ class _Judge:
         if verdict is None and causes:
             worst = max(causes, key=lambda one: _ORDER.index(one.kind))
             verdict = Classified(worst.kind, worst.retry_after, f"{worst.why}, under {_name(error)}")
+        elif verdict is None and tells_model(error, again=True):
+            verdict = Classified("not_applied", None, f"{_name(error)}: the function wants to be called again")
         elif verdict is None:
             verdict = Classified("unknown", None, f"{_name(error)} does not say whether a request was sent")
         self._judged[id(error)] = verdict
         return verdict
+
+    def _hidden_by_word(self, error: BaseException) -> Iterator[BaseException]:
+        """Yield what was being handled when an author had the model asked again, also where ``from None`` hides it."""
+        beside = error.__context__
+        if beside is not None and beside is not self._handling and tells_model(error, again=True):
+            yield beside
+
+
+def tells_model(error: BaseException, *, again: bool = False) -> bool:
+    """
+    Say whether an exception is what a tool has its model told, in place of a result.
+
+    :param error: out of an effect's function.
+    :param again: whether to look only for the word that the tool is to be called again.
+    """
+    words = ("ModelRetry",) if again else ("ModelRetry", "ToolFailed")
+    return any(cls.__name__ in words and _package(cls) == "pydantic_ai" for cls in type(error).__mro__)
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

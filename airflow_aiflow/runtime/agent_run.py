@@ -19,11 +19,11 @@ from airflow_aiflow.llm.agent_prints import Conversation, plain_parameters, plai
 from airflow_aiflow.llm.agent_request import AgentCaller, AgentRequest
 from airflow_aiflow.llm.agent_results import pack_tool, unpack_response, unpack_tool
 from airflow_aiflow.runtime.coroutines import Driver
-from airflow_aiflow.runtime.current import Unit, inside_unit
+from airflow_aiflow.runtime.current import Unit, flow_call, inside_unit
 from airflow_aiflow.runtime.payloads import masked
 from airflow_aiflow.runtime.replay import Slot
 from airflow_aiflow.runtime.session import Session
-from airflow_aiflow.runtime.steps import Ran, StepCall, run_step
+from airflow_aiflow.runtime.steps import Ran, StepCall, give_back, prepare, run_live, run_step
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelResponse
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 #: Name of the record that says that an answer was of no use to the agent: a later attempt asks again.
 REFUSED = "answer of no use"
+
+#: Name of the record of what a tool that records itself had the model told in place of a result.
+TOLD = "told the model"
 
 
 class AgentRun:
@@ -195,13 +198,33 @@ class AgentRun:
     def _marked(
         self, name: str, arguments: dict[str, Any], place: tuple[str, int], go: Callable[[], Coroutine[Any, Any, Any]]
     ) -> dict[str, Any]:
-        """Call a tool that records itself, in a unit of its own: equal calls side by side keep their own results."""
-        with inside_unit(f"{place[0]} {place[1]}") as unit:
-            try:
-                return self._run(go)
-            finally:
-                self._unit.slots.update(unit.slots)
-                self._unit.cut |= unit.cut
+        """
+        Call a tool that records itself, in a unit of its own: equal calls side by side keep their own results.
+
+        What it has the model told in place of a result is recorded here: called again, it may find its effect done
+        by the call that the model made instead.
+        """
+        session, mark = self._session, print_parts([("kind", "told"), ("tool", name), ("call", place)]).digest
+        call = StepCall("step", TOLD, mark, lambda: Ran(plain))
+        with flow_call(session):
+            done, found = prepare(session, call)
+        if done:
+            told: dict[str, Any] = found
+            return told
+        try:
+            with inside_unit(f"{place[0]} {place[1]}") as unit:
+                try:
+                    plain = self._run(go)
+                finally:
+                    self._unit.slots.update(unit.slots)
+                    self._unit.cut |= unit.cut
+        except BaseException:
+            give_back(session, found)
+            raise
+        if "retry" in plain or "failed" in plain:
+            return dict(run_live(session, call, found))
+        give_back(session, found)
+        return plain
 
     def _run(self, go: Callable[[], Coroutine[Any, Any, Any]]) -> dict[str, Any]:
         plain = self._driver.run(pack_tool(go()))

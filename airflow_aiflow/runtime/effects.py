@@ -19,7 +19,7 @@ from uuid import uuid4
 
 import tenacity
 
-from airflow_aiflow.durable.classify import Classified, Kind, classify
+from airflow_aiflow.durable.classify import Classified, Kind, classify, tells_model
 from airflow_aiflow.durable.effect import (
     OPEN_TO_INTENT,
     AlreadyThere,
@@ -320,7 +320,8 @@ class EffectCall:
         session, name = self._session, self._effect.name
         seen = self._read(error, outer)
         error.add_note(f"aiflow: in effect '{name}', {session.where}: {seen.kind.replace('_', ' ')} ({seen.why})")
-        again = self._failures <= self._options.retries
+        # The same arguments would meet the same answer: it is the model that is to try again, with others.
+        again = self._failures <= self._options.retries and not (seen.kind != "unknown" and tells_model(error))
         if seen.kind == "unknown":
             self._doubts.after_unknown(intent, self._calling, error, again=again)
             if not self._doubts.retried:
