@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -54,6 +55,12 @@ class AsyncAiflowClient:
         """Tell how a submission stands."""
         return await self._run(partial(self._client.get, submission_id))
 
+    async def list(self, **filters: Any) -> AsyncIterator[dict[str, Any]]:
+        """List submissions, the newest first; see ``AiflowClient.list``."""
+        found = self._client.list(**filters)
+        while (one := await self._run(partial(next, found, None))) is not None:
+            yield one
+
     async def cancel(self, submission_id: str | UUID) -> dict[str, Any]:
         """End a submission between two steps."""
         return await self._run(partial(self._client.cancel, submission_id))
@@ -85,8 +92,12 @@ class AsyncAiflowClient:
     async def stream(self, submission_id: str | UUID, *, after: str | None = None) -> AsyncIterator[Event]:
         """Follow a submission to its end; see ``AiflowClient.stream``."""
         events = self._client.stream(submission_id, after=after)
-        while (event := await self._run(partial(next, events, None))) is not None:
-            yield event
+        try:
+            while (event := await self._run(partial(next, events, None))) is not None:
+                yield event
+        finally:
+            with suppress(ValueError):  # a thread still waits in it, and ends with the connection's silence
+                await self._run(events.close)
 
     async def _run(self, call: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, call)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self
@@ -197,7 +197,7 @@ class AiflowClient:
             raise SubmissionFailedError(ended)
         return self.result(ended["submission_id"])
 
-    def stream(self, submission_id: str | UUID, *, after: str | None = None) -> Iterator[Event]:
+    def stream(self, submission_id: str | UUID, *, after: str | None = None) -> Generator[Event, None, None]:
         """
         Follow a submission to its end; a broken stream is gone on with, without a gap or a repeat.
 
