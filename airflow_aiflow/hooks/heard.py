@@ -3,6 +3,9 @@ Note that Airflow knows of a success: a listener that the plugin registers, run 
 
 Only a process that opened a flow acts. Where it fails or is slow, a later clear replays; it never costs the task, for
 it is bounded and swallows every error.
+
+Airflow calls the listener also where it refused the success, as of a task that was cleared at that moment: so it is
+asked first. Else a clear of a success that nobody saw would run it all again.
 """
 
 from __future__ import annotations
@@ -47,15 +50,31 @@ def on_task_instance_success(task_instance: Any) -> None:
     if opened is None:
         return
     ledger, lease = opened
-    thread = threading.Thread(target=_note, args=(ledger, lease), name="aiflow-heard", daemon=True)
+    work = (ledger, lease, task_instance)
+    thread = threading.Thread(target=_note, args=work, name="aiflow-heard", daemon=True)
     thread.start()
     thread.join(HEARD_SECONDS)
     if thread.is_alive():
         log.info("aiflow: the ledger did not answer in %g s; a later clear of this task replays it", HEARD_SECONDS)
 
 
-def _note(ledger: Ledger, lease: Lease) -> None:
+def _note(ledger: Ledger, lease: Lease, task_instance: Any) -> None:
     try:
+        if not _took(task_instance):
+            log.info("aiflow: Airflow did not take this success; a later clear of this task replays it")
+            return
         ledger.heard(lease)
     except Exception as error:  # nothing of the task depends on it
         log.info("aiflow: the success could not be noted (%s); a later clear of this task replays it", error)
+
+
+def _took(task_instance: Any) -> bool:
+    """Ask Airflow whether the task instance has succeeded."""
+    found: int = task_instance.get_ti_count(
+        dag_id=task_instance.dag_id,
+        map_index=task_instance.map_index,
+        task_ids=[task_instance.task_id],
+        run_ids=[task_instance.run_id],
+        states=["success"],
+    )
+    return found == 1

@@ -52,4 +52,6 @@ def in_words(seen: Seen) -> str:
     :param seen: of one case.
     """
     when = "never goes on" if seen.go_on is None else f"goes on after {seen.go_on:.0f} s"
+    if seen.go_on is None and seen.noticed is not None:
+        when = f"ended by Airflow after {seen.noticed:.0f} s, {when}"
     return f"{when}; {seen.state}, {seen.effects} effects, {seen.calls} calls"

@@ -57,6 +57,7 @@ class Seen:
     :param detect: seconds from the hit to the first find.
     :param go_on: seconds from the hit until the next attempt was at the same place.
     :param wrong: what else must not be.
+    :param noticed: without recovery, seconds from the hit until Airflow ended the task instance by itself.
     """
 
     requeues: int
@@ -68,6 +69,7 @@ class Seen:
     detect: float | None = None
     go_on: float | None = None
     wrong: tuple[str, ...] = ()
+    noticed: float | None = None
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,7 @@ def measured(run: Run, go_on: float | None = None, *wrong: str) -> Seen:
         detect=None if found is None else found - run.hit_at,
         go_on=go_on,
         wrong=(*run.notes, *wrong),
+        noticed=None if world.recovery or not run.hit_at else run.ended_after(),
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.recovery.__main__ import delays, middle, report, speed, wrong
+from tests.recovery.alone import in_words
 from tests.recovery.expected import CASES, Case, Must, Seen, complaints, late
 from tests.recovery.situations import PLAYS
 
@@ -80,6 +81,18 @@ def test_the_median_counts_for_seconds_and_the_worst_for_the_rest() -> None:
 def test_a_case_that_broke_down_is_wrong_and_one_that_could_not_be_played_is_not() -> None:
     assert wrong({"hung": "!TimeoutError: never"}) == ["hung: !TimeoutError: never"]
     assert wrong({"clock_ahead": "not played: it needs a library"}) == []
+
+
+@pytest.mark.parametrize(
+    ("go_on", "noticed", "words"),
+    [
+        (None, 310.4, "ended by Airflow after 310 s, never goes on; failed, 0 effects, 1 calls"),
+        (None, None, "never goes on; failed, 0 effects, 1 calls"),
+        (312.0, 5.0, "goes on after 312 s; failed, 0 effects, 1 calls"),
+    ],
+)
+def test_what_airflow_did_alone_is_told_with_when(go_on: float | None, noticed: float | None, words: str) -> None:
+    assert in_words(Seen(0, 0, 1, 1, "failed", go_on=go_on, noticed=noticed)) == words
 
 
 def test_the_report_shows_airflow_alone_beside() -> None:

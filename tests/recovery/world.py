@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -130,6 +131,11 @@ class Run:
     def task(self) -> dict[str, Any]:
         """Give the task instance as it is."""
         return self.world.client.task_instance(self.dag_id, self.run_id, self.task_id)
+
+    def ended_after(self) -> float | None:
+        """Give the seconds from the hit to the end of the task instance; ``None``: it has none."""
+        ended = self.task()["end_date"]
+        return None if ended is None else datetime.fromisoformat(ended).timestamp() - self.hit_at
 
     def scheduled(self) -> int:
         """Count the instances of the task that wait to be queued."""

@@ -32,8 +32,15 @@ class Told:
         return True
 
 
-def succeeded(ti_id: str) -> None:
-    heard.on_task_instance_success(SimpleNamespace(id=ti_id))
+def succeeded(ti_id: str, state: str | None = "success") -> None:
+    """Have a task instance end well, whatever Airflow made of that."""
+    ids = {"dag_id": "billing", "run_id": "run", "task_id": "pay", "map_index": -1}
+
+    def count(dag_id: str, map_index: int, task_ids: list[str], run_ids: list[str], states: list[str]) -> int:
+        assert (dag_id, run_ids, task_ids, map_index) == ("billing", ["run"], ["pay"], -1)
+        return int(state in states)
+
+    heard.on_task_instance_success(SimpleNamespace(id=ti_id, get_ti_count=count, **ids))
 
 
 def remembered(ti_id: str, ledger: Any) -> None:
@@ -46,6 +53,14 @@ def test_a_success_is_noted_once() -> None:
     succeeded("a")
     succeeded("a")
     assert ledger.leases == [LEASE]
+
+
+@pytest.mark.parametrize("state", ["restarting", None, "failed"], ids=str)
+def test_a_success_that_airflow_refused_is_not_noted(state: str | None) -> None:
+    ledger = Told()
+    remembered("a", ledger)
+    succeeded("a", state)
+    assert ledger.leases == []
 
 
 def test_another_tasks_success_is_none_of_ours() -> None:
