@@ -1,8 +1,10 @@
 """
 One thread that calls back at given times, for every deadline of a process.
 
-A timer thread for each call would cost more than the call's own bookkeeping; here an alarm that never rings costs a
-heap entry. Alarms are handed over by a queue that a signal handler may use too, whatever it interrupted.
+A timer thread for each call would cost more than the call's own bookkeeping; here an alarm that never rings costs an
+entry of a list. The thread is woken for an alarm only that is due before it would wake by itself: most calls are over
+long before their deadline, and a thread that wakes takes the interpreter from the one that works. Alarms are handed
+over without a lock, for a signal handler may set one, whatever it interrupted.
 """
 
 from __future__ import annotations
@@ -10,9 +12,11 @@ from __future__ import annotations
 import heapq
 import itertools
 import logging
+import math
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 
 log = logging.getLogger(__name__)
@@ -20,7 +24,7 @@ log = logging.getLogger(__name__)
 #: Seconds to wait for the thread's end; it only ever works for microseconds.
 CLOSE_SECONDS = 1.0
 
-#: Entries of the heap after which cancelled ones are thrown out: alarms of an hour would else pile up for an hour.
+#: Entries after which cancelled ones are thrown out: alarms of an hour would else pile up for an hour.
 SWEEP_AT = 4096
 
 
@@ -55,7 +59,12 @@ class AlarmClock:
     """Ring alarms from a daemon thread, started by ``open``."""
 
     def __init__(self) -> None:
-        self._inbox: queue.SimpleQueue[_Entry | None] = queue.SimpleQueue()
+        #: What was set and the thread has not seen yet; append and popleft are atomic.
+        self._fresh: deque[_Entry] = deque()
+        #: Wakes the thread; ``True`` ends it.
+        self._wake: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        #: Until when the thread sleeps, if nobody wakes it.
+        self._sleeps_until = math.inf
         self._numbers = itertools.count()
         self._thread = threading.Thread(target=self._run, name="aiflow-alarms", daemon=True)
 
@@ -70,30 +79,41 @@ class AlarmClock:
         :param seconds: from now.
         :param call: must be short.
         """
-        alarm = Alarm(call)
-        self._inbox.put((time.monotonic() + seconds, next(self._numbers), alarm))
+        alarm, due = Alarm(call), time.monotonic() + seconds
+        self._fresh.append((due, next(self._numbers), alarm))
+        # In this order: the thread says until when it sleeps and then looks again whether there is anything fresh.
+        if due < self._sleeps_until or len(self._fresh) > SWEEP_AT:
+            self._wake.put(False)
         return alarm
 
     def close(self) -> None:
         """Ring nothing more and end the thread."""
-        self._inbox.put(None)
+        self._wake.put(True)
         if self._thread.ident is not None and threading.current_thread() is not self._thread:
             self._thread.join(CLOSE_SECONDS)
 
     def _run(self) -> None:
         heap: list[_Entry] = []
-        while True:
+        ends = False
+        while not ends:
+            self._take_in(heap)
+            self._sleeps_until = heap[0][0] if heap else math.inf
+            if self._fresh:
+                continue
             try:
-                entry = self._inbox.get(timeout=max(heap[0][0] - time.monotonic(), 0) if heap else None)
+                ends = self._wake.get(timeout=max(heap[0][0] - time.monotonic(), 0) if heap else None)
             except queue.Empty:
                 _ring(heapq.heappop(heap)[2])
-                continue
-            if entry is None:
-                return
-            heapq.heappush(heap, entry)
-            if len(heap) > SWEEP_AT:
-                heap = [pending for pending in heap if not pending[2].silent]
-                heapq.heapify(heap)
+
+    def _take_in(self, heap: list[_Entry]) -> None:
+        """Move what is fresh into the heap, but for what was cancelled meanwhile."""
+        while self._fresh:
+            entry = self._fresh.popleft()
+            if not entry[2].silent:
+                heapq.heappush(heap, entry)
+        if len(heap) > SWEEP_AT:
+            heap[:] = [pending for pending in heap if not pending[2].silent]
+            heapq.heapify(heap)
 
 
 def _ring(alarm: Alarm) -> None:
