@@ -33,11 +33,9 @@ def bind_arguments(fn: Callable[..., Any], args: tuple[Any, ...], *, given: int 
         args, keywords, fn = (*fn.args, *args), {**fn.keywords, **keywords}, fn.func
     if type(fn) is MethodType:
         fn, given = fn.__func__, given + 1
+    if not keywords and (quick := bind_plainly(fn, args, given=given)) is not None:
+        return quick
     args = (_GIVEN,) * given + args
-    if type(fn) is FunctionType and not keywords and not fn.__dict__:
-        quick = _bind_quickly(fn, args)
-        if quick is not None:
-            return quick[given:]
     try:
         signature = signature_of(fn)
     except ValueError:
@@ -51,8 +49,18 @@ def bind_arguments(fn: Callable[..., Any], args: tuple[Any, ...], *, given: int 
     return [(name, value) for name, value in found.items() if value is not _GIVEN]
 
 
-def _bind_quickly(fn: FunctionType, args: tuple[Any, ...]) -> list[tuple[str, Any]] | None:
-    """Bind to a function of plain parameters; ``None``: it needs the long way, or the arguments do not fit."""
+def bind_plainly(fn: Callable[..., Any], args: tuple[Any, ...], *, given: int = 0) -> list[tuple[str, Any]] | None:
+    """
+    Pair arguments with a function of parameters that all may go by position; defaults included.
+
+    :param fn: the author's function.
+    :param args: the author's arguments, without those that we give.
+    :param given: how many leading parameters we fill ourselves.
+    :return: as ``bind_arguments``; ``None``: it needs the long way, or the arguments do not fit.
+    """
+    if type(fn) is not FunctionType or fn.__dict__:
+        return None
+    args = (_GIVEN,) * given + args
     code = fn.__code__
     missing = code.co_argcount - len(args)
     if code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS) or code.co_kwonlyargcount or missing < 0:
@@ -62,7 +70,7 @@ def _bind_quickly(fn: FunctionType, args: tuple[Any, ...]) -> list[tuple[str, An
         if missing > len(defaults):
             return None
         args += defaults[len(defaults) - missing :]
-    return list(zip(code.co_varnames, args, strict=False))
+    return list(zip(code.co_varnames, args, strict=False))[given:]
 
 
 def signature_of(fn: Callable[..., Any]) -> inspect.Signature:

@@ -17,8 +17,6 @@ from datetime import datetime
 from typing import Any, get_args
 from uuid import uuid4
 
-import tenacity
-
 from airflow_aiflow.durable.classify import Classified, Kind, classify, tells_model
 from airflow_aiflow.durable.effect import (
     OPEN_TO_INTENT,
@@ -75,8 +73,10 @@ class _CallAgain(Exception):
     """Have the call made again after a while, which the target may have named."""
 
     def __init__(self, failures: int, retry_after: float | None) -> None:
-        self.failures = failures
-        self.retry_after = retry_after
+        # Past the longest wait the exponent decides nothing any more.
+        doubled = min(FIRST_PAUSE * float(2 ** min(failures - 1, 10)), LONGEST_WAIT)
+        #: Seconds: as long as the target says, else twice as long each time.
+        self.pause = doubled if retry_after is None else retry_after
         super().__init__(f"after {failures} failures")
 
 
@@ -163,10 +163,12 @@ class EffectCall:
                     return done.value
             # What the author was handling when the effect was called is no sign of what the call did.
             outer = sys.exception()
-            retrying = tenacity.Retrying(
-                retry=tenacity.retry_if_exception_type(_CallAgain), wait=_pause, sleep=session.pause, reraise=True
-            )
-            return retrying(self._until_called, outer)
+            while True:
+                try:
+                    return self._until_called(outer)
+                except _CallAgain as again:
+                    pause = again.pause
+                session.pause(pause)
 
     def _until_called(self, outer: BaseException | None) -> Any:
         """Go from what the row says to the call's outcome; ``_CallAgain`` where it may be made again."""
@@ -387,13 +389,3 @@ class EffectCall:
         if found.execution != ours:
             return f" by {found.execution}"
         return f" in generation {found.generation}" if found.generation < self._session.taken.generation else ""
-
-
-def _pause(state: tenacity.RetryCallState) -> float:
-    """Wait as long as the target says, else twice as long each time."""
-    wanted = None if state.outcome is None else state.outcome.exception()
-    assert isinstance(wanted, _CallAgain)
-    if wanted.retry_after is not None:
-        return wanted.retry_after
-    # Past the longest wait the exponent decides nothing any more.
-    return min(FIRST_PAUSE * float(2 ** min(wanted.failures - 1, 10)), LONGEST_WAIT)

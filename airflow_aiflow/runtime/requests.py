@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from inspect import Parameter
 from typing import Any, Literal
 
-from airflow_aiflow.durable.arguments import bind_arguments, captured_variables, signature_of
+from airflow_aiflow.durable.arguments import bind_arguments, bind_plainly, captured_variables, signature_of
 from airflow_aiflow.durable.canonical import Secrets
 from airflow_aiflow.durable.effect_context import EffectContext as EffectContext
 from airflow_aiflow.durable.fingerprint import fingerprint
@@ -266,6 +266,8 @@ def _with_defaults(
     fn: Callable[..., Any], takes_ctx: bool, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Write a function's defaults out: a call after doubt must not meet others than the first one did."""
+    if not kwargs and (plain := bind_plainly(fn, args, given=int(takes_ctx))) is not None:
+        return tuple(value for _, value in plain), kwargs
     try:
         signature = signature_of(fn)
     except (TypeError, ValueError):
