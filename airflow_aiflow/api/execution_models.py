@@ -312,7 +312,7 @@ class StepModel(BaseModel):
     changed: list[str] | None = Field(description="Against the generation before; null: there is nothing to compare.")
     provenance: Provenance | None
     arguments: list[ArgumentModel] | None = Field(
-        description="Null: none are kept (`[aiflow] record_arguments`, or a quick item of a map), or you may not see them."
+        description="Null: none are kept (`[aiflow] record_arguments`, a quick item of a map), or you may not see them."
     )
     result: ResultModel | None = Field(description="Null: you may not see results of this DAG.")
     sealed: bool | None = Field(description="Whether its seal is right; null: its artifact can't be looked at here.")
