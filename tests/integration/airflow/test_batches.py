@@ -277,6 +277,17 @@ def test_a_file_of_the_object_store(airflow: Airflow, model: ModelService, s3: M
         assert [json.loads(line)["key"] for line in content.splitlines()][:2] == ["1", "2"]
 
 
+@pytest.mark.parametrize("name", ["several/", "several/*.jsonl"])
+def test_a_folder_of_the_object_store(airflow: Airflow, model: ModelService, s3: Minio, name: str) -> None:
+    for file, numbers in (("b.jsonl", (3, 4)), ("a.jsonl", (1, 2)), ("_SUCCESS", ()), ("below/c.jsonl", (9,))):
+        content = "".join(json.dumps({"id": n, "body": f"Body {n}."}) + "\n" for n in numbers).encode()
+        s3.put_object("reports", f"in/several/{file}", io.BytesIO(content), len(content))
+    source = PATHS.replace("in/NAME", f"in/{name}").replace("out/NAME", "out/several").replace("FORMAT", "jsonl")
+    ran = airflow.run(source, head=HEAD)
+    assert ran.states == {"ask": ["success"]}
+    assert [row["key"] for row in rows(s3, result(ran, "ask")["manifest"])] == ["1", "2", "3", "4"]
+
+
 @pytest.mark.parametrize(
     ("name", "content", "wrong"),
     [
