@@ -106,7 +106,7 @@ class FlowClosedError(FlowError):
 
 
 class FlowOptionError(FlowError):
-    """Say that an option is unknown, wrong or not built yet."""
+    """Say that an option is unknown or wrong."""
 
 
 class StepInputError(FlowError):

@@ -81,6 +81,7 @@ class ExecutionModel(BaseModel):
     effects: EffectSums
     questions: list[QuestionLine]
     recoveries: int
+    labels: dict[str, str] = Field(default_factory=dict, description="What its author says of the task.")
 
 
 class RunTotals(BaseModel):

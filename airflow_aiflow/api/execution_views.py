@@ -102,6 +102,7 @@ def execution_model(view: ExecutionView, saved: SavedView) -> ExecutionModel:
         effects=EffectSums(done=done, in_doubt=doubt, other=sum(by_state.values()) - done - doubt),
         questions=[QuestionLine(number=each.number, kind=each.kind, subject=each.subject) for each in view.questions],
         recoveries=saved.recoveries,
+        labels=dict(view.labels),
     )
 
 

@@ -196,11 +196,12 @@ class OverviewRoutes:
                 min_length=1,
                 max_length=512,
                 pattern=r"^[^\x00]+$",
-                description="An effect's key, a run's id, or the SHA-256 of an artifact: its first 6 digits at least.",
+                description="An effect's key, a run's id, a task's label as NAME=VALUE, or the SHA-256 of an artifact: "
+                "its first 6 digits at least.",
             ),
         ],
     ) -> HitsModel:
-        """Find effects by key, runs by id, artifacts by hash."""
+        """Find effects by key, runs by id or label, artifacts by hash."""
         reading, sight = self._reading(), Sight(user)
         dags, word = sight.dags(), q.strip()
         found = [
@@ -211,6 +212,8 @@ class OverviewRoutes:
         ][:MOST_FOUND]
         if word:
             found += reading.overview.runs_called(word, dags)
+        if (label := word.partition("="))[1]:
+            found += reading.overview.runs_labelled(label[0], label[2], dags)
         if (beginning := _hash(word)) is not None:
             found += reading.overview.artifacts(beginning, dags)
         return HitsModel(

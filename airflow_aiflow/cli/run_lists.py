@@ -92,7 +92,16 @@ def _text(run: RunAddress, views: list[ExecutionView]) -> str:
         rows.append((name, _state(view), *map(str, numbers), _money(view.cost, view.unpriced), effects))
     notes = [f"#{one.number} waits for a person: {one.subject}" for view in views for one in view.questions]
     unpriced = sum(view.unpriced for view in views)
-    return "\n".join([f"{head}, {_money(cost, unpriced)}", table(rows), *notes])
+    return "\n".join([f"{head}, {_money(cost, unpriced)}", table(rows), *_labels(views), *notes])
+
+
+def _labels(views: list[ExecutionView]) -> list[str]:
+    """Say a task's labels once, however many map indexes it has."""
+    found = {view.execution.task_id: view.labels for view in views if view.labels}
+    return [
+        f"labels of {task}: " + ", ".join(f"{name}={text}" for name, text in each.items())
+        for task, each in found.items()
+    ]
 
 
 def _total(views: list[ExecutionView]) -> dict[str, Any]:
@@ -143,6 +152,7 @@ def _plain(view: ExecutionView) -> dict[str, Any]:
             for one in view.effects
         ],
         "questions": [{"number": one.number, "kind": one.kind, "subject": one.subject} for one in view.questions],
+        "labels": dict(view.labels),
     }
 
 

@@ -60,7 +60,7 @@ class DurableDecoratedOperator(AsksPersons, DecoratedOperator, PythonOperator):
     :param max_recoveries: how often recovery makes the task runnable again; ``None``: the deployment's word.
     :param budget: what the task's model calls may cost, over all attempts and map indexes of a run: US dollars (``5``
         or ``"$5"``), tokens (``"200000 tokens"``), or both.
-    :param labels: not built yet.
+    :param labels: names and values to find its runs by, such as ``{"team": "legal"}``.
     :param share_mapped: whether a mapped task may take over what its siblings recorded before a clear: a list that
         shifted above it then costs nothing.
     """
@@ -133,6 +133,7 @@ class DurableDecoratedOperator(AsksPersons, DecoratedOperator, PythonOperator):
             recovery=options.recovery,
             max_recoveries=options.max_recoveries,
             budget=options.budget,
+            labels=options.labels,
         )
         value = super().execute(context)
         return for_xcom(value, self._work, multiple_outputs=self.multiple_outputs)
@@ -180,7 +181,7 @@ def durable_task(
     :param python_callable: the author's function, where the decorator stands without brackets.
     :param multiple_outputs: whether each key of a returned dict is an XCom of its own; ``None``: as annotated.
     :param kwargs: options of a durable task, and any argument of an Airflow operator.
-    :raises FlowOptionError: if an option is wrong or not built yet.
+    :raises FlowOptionError: if an option is wrong.
     """
     task_options(kwargs)
 

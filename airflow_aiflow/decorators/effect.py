@@ -95,7 +95,7 @@ def effect_task(
     :param multiple_outputs: whether each key of a returned dict is an XCom of its own; ``None``: as annotated.
     :param kwargs: options of an effect, and any argument of an Airflow operator.
     :raises EffectOptionError: if an option is wrong.
-    :raises FlowOptionError: if an option is not built yet.
+    :raises FlowOptionError: if an option is wrong.
     """
     operator_kwargs = _split(kwargs, {})
 

@@ -26,7 +26,7 @@ def check_effect(key: object, options: Mapping[str, Any]) -> None:
     :param key: the business key, maybe a template.
     :param options: options of the effect, under a task's names.
     :raises EffectOptionError: if a value is not allowed.
-    :raises FlowOptionError: if an option is not built yet.
+    :raises FlowOptionError: if an option is wrong.
     """
     if key is not None and not (isinstance(key, str) and TEMPLATE.search(key)):
         check_key(key)

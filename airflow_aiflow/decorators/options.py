@@ -1,13 +1,9 @@
-"""
-The options of a durable task, checked while the DAG file is parsed.
-
-Options that a later release brings are refused by name, so that nobody relies on a promise that is not kept.
-"""
+"""The options of a durable task, checked while the DAG file is parsed."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, get_args
 
 from airflow_aiflow.durable.attempt import OnClear, Recovery
@@ -17,8 +13,8 @@ from airflow_aiflow.durable.policy import seconds
 from airflow_aiflow.exceptions import AiflowConfigError, FlowOptionError
 from airflow_aiflow.hooks.attempt import check_on_clear
 
-#: Option -> what leaves it unused.
-NOT_BUILT: Mapping[str, Any] = {"labels": None}
+#: Labels of a task, and characters of a name or a value: as of a submission. They are read in lists and typed by hand.
+LABELS, LABEL_LENGTH = 20, 100
 
 RECOVERIES: tuple[Recovery, ...] = get_args(Recovery)
 
@@ -36,6 +32,7 @@ class TaskOptions:
     :param recovery: how recovery brings the task back where it stalls.
     :param max_recoveries: how often; ``None``: the deployment's word.
     :param budget: of the task's model calls; ``None``: no limit.
+    :param labels: names and values to find its runs by.
     """
 
     on_clear: OnClear | None = None
@@ -46,6 +43,7 @@ class TaskOptions:
     recovery: Recovery = "auto"
     max_recoveries: int | None = None
     budget: Budget | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 def task_options(given: Mapping[str, Any]) -> TaskOptions:
@@ -53,11 +51,8 @@ def task_options(given: Mapping[str, Any]) -> TaskOptions:
     Read keywords of a durable task.
 
     :param given: keywords; those that are none of ours are Airflow's and are left alone.
-    :raises FlowOptionError: if a value is not allowed, or an option not built yet.
+    :raises FlowOptionError: if a value is not allowed.
     """
-    for name, unused in NOT_BUILT.items():
-        if given.get(name, unused) != unused:
-            raise FlowOptionError(f"{name}= of a durable task is not built yet; leave it out")
     return TaskOptions(
         on_clear=None if given.get("on_clear") is None else check_on_clear(given["on_clear"]),
         step_timeout=None if given.get("step_timeout") is None else seconds(given["step_timeout"], "step_timeout"),
@@ -67,6 +62,7 @@ def task_options(given: Mapping[str, Any]) -> TaskOptions:
         recovery=_recovery(given.get("recovery", "auto")),
         max_recoveries=_max_recoveries(given.get("max_recoveries")),
         budget=read_budget(given.get("budget")),
+        labels=_labels(given.get("labels")),
     )
 
 
@@ -75,6 +71,32 @@ def _lease(value: Any) -> LeaseRules:
         return LeaseRules.of_ttl(seconds(value, "lease"))
     except AiflowConfigError as error:
         raise FlowOptionError(f"lease={value!r}: {error}") from None
+
+
+def _labels(value: Any) -> Mapping[str, str]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise FlowOptionError(f"labels must be a dict of short texts, such as {{'team': 'legal'}}, got {value!r}")
+    if len(value) > LABELS:
+        raise FlowOptionError(f"labels: at most {LABELS} are kept, got {len(value)}")
+    for name, text in value.items():
+        if not (_is_short(name) and name and "=" not in name):
+            raise FlowOptionError(
+                f"labels: a name is a text of 1 to {LABEL_LENGTH} characters without '=', got {name!r}"
+            )
+        if not _is_short(text):
+            raise FlowOptionError(f"labels: {name!r} must be a text of at most {LABEL_LENGTH} characters, got {text!r}")
+    return dict(value)
+
+
+def _is_short(text: Any) -> bool:
+    """Say whether a text is one that the ledger can keep, and short."""
+    return (
+        isinstance(text, str)
+        and len(text) <= LABEL_LENGTH
+        and not any(one == "\0" or "\ud800" <= one <= "\udfff" for one in text)
+    )
 
 
 def _yes_or_no(option: str, value: Any) -> bool:

@@ -7,7 +7,7 @@ the first parameter here; ``@task.durable`` takes it in any position.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
@@ -47,6 +47,7 @@ def durable(
     recovery: Recovery = "auto",
     max_recoveries: int | None = None,
     budget: float | str | None = None,
+    labels: Mapping[str, str] | None = None,
     share_mapped: bool = True,
     multiple_outputs: bool | None = None,
     **operator_kwargs: Any,

@@ -6,8 +6,8 @@ An attempt is (ti id, try number): Airflow has a race in which the same ti id co
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Self
 from uuid import UUID
@@ -86,6 +86,8 @@ class Attempt:
     max_recoveries: int | None = None
     #: Of the model calls of the task, over all its attempts and map indexes; ``None``: no limit.
     budget: Budget | None = None
+    #: What the author says of the task, to find its runs by; an attempt without any leaves those that are kept.
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 def digest_upstream(ran: Iterable[tuple[str, int, float | None]]) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
@@ -46,6 +46,7 @@ class ExecutionView:
     :param live: whether an attempt holds the lease.
     :param steps: recorded in its generation; so are calls, tokens and cost.
     :param unpriced: model calls whose price is unknown.
+    :param labels: what the author says of the task.
     """
 
     execution_pk: int
@@ -68,6 +69,7 @@ class ExecutionView:
     unpriced: int = 0
     effects: tuple[EffectCount, ...] = field(default=())
     questions: tuple[OpenQuestion, ...] = field(default=())
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,7 @@ def attempt_from_context(
     recovery: Recovery = "auto",
     max_recoveries: int | None = None,
     budget: Budget | None = None,
+    labels: Mapping[str, str] | None = None,
 ) -> Attempt:
     """
     Describe the attempt that this process makes.
@@ -55,6 +56,7 @@ def attempt_from_context(
     :param recovery: the task's word on recovery.
     :param max_recoveries: how often recovery may make it runnable again; ``None``: the deployment's word.
     :param budget: of the task's model calls; ``None``: no limit.
+    :param labels: names and values to find its runs by.
     :raises AiflowConfigError: if the run's ``conf`` holds a word that is none.
     """
     from airflow_aiflow.runtime.process import this_owner
@@ -81,6 +83,7 @@ def attempt_from_context(
         recovery=recovery,
         max_recoveries=max_recoveries,
         budget=budget,
+        labels=dict(labels or {}),
     )
 
 

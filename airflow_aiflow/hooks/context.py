@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -120,6 +120,7 @@ def work_from_context(
     recovery: Recovery = "auto",
     max_recoveries: int | None = None,
     budget: Budget | None = None,
+    labels: Mapping[str, str] | None = None,
 ) -> Work:
     """
     Prepare the attempt that this process makes.
@@ -130,6 +131,7 @@ def work_from_context(
     :param recovery: the task's word on recovery.
     :param max_recoveries: how often recovery may make it runnable again; ``None``: the deployment's word.
     :param budget: of the task's model calls; ``None``: no limit.
+    :param labels: names and values to find its runs by.
     :raises AiflowConfigError: if a connection or an option is missing or wrong.
     """
     if is_supervised():
@@ -144,6 +146,7 @@ def work_from_context(
         recovery=recovery,
         max_recoveries=max_recoveries,
         budget=budget,
+        labels=labels,
     )
     door = door_of(context, attempt.execution, host, reschedule_delay=services.settings.reschedule_delay)
     return Work(attempt, services, host, door=door)

@@ -136,6 +136,7 @@ class MemoryLedger:
             else:
                 number, until, requeued = memory_attempts.succeed(tables, row, attempt, dead=dead)
                 round_ = memory_attempts.go_on(tables, row, attempt, requeued, new_generation)
+            row.labels = attempt.labels or row.labels
             tables.leases[row.pk] = LeaseRow(fence=row.fence, expires_at=now + ttl, progress_at=now)
             tables.attempts[row.pk, row.fence] = AttemptRow(
                 number=number,

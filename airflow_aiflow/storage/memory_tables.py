@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -34,6 +35,7 @@ class ExecutionRow:
     pause_reason: str | None = None
     result: Stored | None = None
     seal: bytes | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

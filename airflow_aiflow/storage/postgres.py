@@ -39,7 +39,14 @@ from airflow_aiflow.storage.event_bell import EventBell
 from airflow_aiflow.storage.postgres_faults import NoTablesError
 from airflow_aiflow.storage.postgres_items import PostgresItems
 from airflow_aiflow.storage.postgres_limits import PostgresLimits
-from airflow_aiflow.storage.postgres_params import attempt_params, intent_params, lease_params, payload, question_params
+from airflow_aiflow.storage.postgres_params import (
+    attempt_params,
+    intent_params,
+    label_params,
+    lease_params,
+    payload,
+    question_params,
+)
 from airflow_aiflow.storage.postgres_record import record
 from airflow_aiflow.storage.postgres_spending import PostgresSpending
 from airflow_aiflow.storage.rows import STEP_WIDTH, effect_record, kept, standing, step_record, totals, utc
@@ -141,8 +148,11 @@ class PostgresLedger:
         execution_pk, fence, generation, number, until, siblings, failed_over, requeued, round_, asked = rows[0]
         if self._bell is not None:
             self._bell.follow(attempt.execution.run_id, execution_pk)
+        lease = Lease(execution_pk, fence)
+        if attempt.labels:
+            self._ask(statement("label"), label_params(lease, attempt.labels))
         return Taken(
-            Lease(execution_pk, fence),
+            lease,
             generation,
             sign,
             number,

@@ -28,6 +28,9 @@ BATCH_HOURS, MOST_ENDED, MOST_EVENTS = 24, 500, 200
 #: Finds of one kind.
 MOST_HITS = 50
 
+#: Executions with a label that are looked through: one task's map indexes alone may be a thousand.
+MOST_LABELLED = 1_000
+
 #: What a map says of itself, after its name (``runtime.map_report``); an author's own progress says it otherwise.
 _OF_A_MAP = re.compile(r"(.+): [\d,]+(?: of [\d,]+ \(\d+ %\))?, [\d,.]+ items/(?:s|min)\b")
 
@@ -167,6 +170,17 @@ class PostgresOverview:
         """
         params = {"run_id": run_id, "dag_ids": list(dag_ids), "limit": MOST_HITS}
         return [Hit("run", row[1], ExecutionId(*row)) for row in self._ask(statement("search_runs"), params)]
+
+    def runs_labelled(self, name: str, value: str, dag_ids: Sequence[str]) -> list[Hit]:
+        """
+        Find tasks of runs by a label, the newest first.
+
+        :param name: the label's.
+        :param value: the label's.
+        :param dag_ids: of these DAGs.
+        """
+        params = {"name": name, "value": value, "dag_ids": list(dag_ids), "most": MOST_LABELLED, "limit": MOST_HITS}
+        return [Hit("run", row[1], ExecutionId(*row)) for row in self._ask(statement("search_labels"), params)]
 
     def artifacts(self, beginning: bytes, dag_ids: Sequence[str]) -> list[Hit]:
         """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from psycopg.types.json import Jsonb
 
 from airflow_aiflow.durable.attempt import Attempt
@@ -55,6 +57,11 @@ def attempt_params(attempt: Attempt, sign: Sign, ttl: float) -> dict[str, object
         "max_recoveries": attempt.max_recoveries,
         "ttl": ttl,
     }
+
+
+def label_params(lease: Lease, labels: Mapping[str, str]) -> dict[str, object]:
+    """Give those of an attempt's labels."""
+    return lease_params(lease) | {"names": list(labels), "values": list(labels.values())}
 
 
 def intent_params(lease: Lease, intent: IntentWrite) -> Params:

@@ -77,6 +77,7 @@ class PostgresRuns(LedgerPart):
                 unpriced=row[20],
                 effects=tuple(effects[row[0]]),
                 questions=tuple(questions[row[0]]),
+                labels=row[21] or {},
             )
             for row in self._ask(statement("run_executions"), params)
         ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from airflow_aiflow.exceptions import AiflowConfigError, LedgerSchemaError
 
 #: The revision that the statements in ``sql/`` are written for: the head of ``migrations/``, which a test compares.
-EXPECTED = "0011"
+EXPECTED = "0012"
 
 #: The schema that holds every table of the ledger, and the table of its revision there.
 SCHEMA = "aiflow"

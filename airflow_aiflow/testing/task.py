@@ -81,6 +81,7 @@ class DurableTask:
         share_mapped: bool = True,
         compensate_on_failure: bool = False,
         budget: float | str | None = None,
+        labels: Mapping[str, str] | None = None,
         databases: Mapping[str, str] | None = None,
     ) -> None:
         self.clock: Clock = clock or ManualClock()
@@ -97,6 +98,7 @@ class DurableTask:
         self._share_mapped = share_mapped
         self._compensate_on_failure = compensate_on_failure
         self.budget = budget
+        self.labels = dict(labels or {})
         #: Whether Airflow hears of a success; ``False``: the process is killed in between.
         self.hears = True
         #: What ran above the task; set another value to run it again, ``None`` to make it unreadable.
@@ -140,6 +142,7 @@ class DurableTask:
             share_mapped=self._share_mapped,
             upstream_digest=self.upstream_digest,
             budget=read_budget(self.budget),
+            labels=self.labels,
         )
 
     def run(self, body: Callable[[Flow], R]) -> R:

@@ -70,6 +70,7 @@ class Seen:
     step_timeout: float | None
     #: Where each attempt died, the word on recovery that it came with, and how often, by fence.
     recovery: list[tuple[str | None, str, int | None]]
+    labels: dict[str, str]
 
 
 class World(Protocol):
@@ -123,6 +124,7 @@ class MemoryWorld:
             pause_reason=row.pause_reason,
             step_timeout=None if lease is None else lease.step_timeout,
             recovery=[(found.died_in, found.recovery, found.max_recoveries) for _, found in attempts],
+            labels=dict(row.labels),
         )
 
     def close(self) -> None:
@@ -172,6 +174,7 @@ class PostgresWorld:
             " order by fence",
             one,
         )
+        labels = self.behind.execute("select name, value from aiflow.label where execution_id = %(pk)s", one)
         return Seen(
             state=state,
             has_result=result,
@@ -183,6 +186,7 @@ class PostgresWorld:
             pause_reason=reason,
             step_timeout=leases[0][1] if leases else None,
             recovery=recovery.fetchall(),
+            labels=dict(labels.fetchall()),
         )
 
     def close(self) -> None:

@@ -4,7 +4,8 @@ select
     x.heard_at is not null, a.number, a.sign::text, a.on_clear::text, a.started_at, x.finished_at,
     case when x.state = 'paused' then x.pause_reason end,
     coalesce(l.expires_at > clock_timestamp(), false),
-    s.steps, s.calls, s.tokens_in, s.tokens_out, s.cost, s.unpriced
+    s.steps, s.calls, s.tokens_in, s.tokens_out, s.cost, s.unpriced,
+    (select jsonb_object_agg(b.name, b.value) from aiflow.label b where b.execution_id = x.execution_id)
 from aiflow.execution x
 join aiflow.attempt a on a.execution_id = x.execution_id and a.fence = x.fence
 left join aiflow.lease l on l.execution_id = x.execution_id and l.fence = x.fence

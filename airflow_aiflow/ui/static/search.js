@@ -1,4 +1,4 @@
-/** Find an effect by its key, a run by its id, a stored result by its hash. */
+/** Find an effect by its key, a run by its id or a label, a stored result by its hash. */
 
 import { usePoll } from "./api.js";
 import { Link, h, useEffect, useRef, useState, useSearchParams } from "./host.js";
@@ -29,7 +29,7 @@ export function SearchPage() {
   return h(
     "div",
     { className: "aif-stack" },
-    h(PageHead, { title: "Search", lead: "By an effect's key or a run's id, whole as it is written, or the SHA-256 of a stored result: its first six digits at least." }),
+    h(PageHead, { title: "Search", lead: "By an effect's key or a run's id, whole as it is written, a task's label as name=value, or the SHA-256 of a stored result: its first six digits at least." }),
     h(
       "form",
       {
@@ -45,7 +45,7 @@ export function SearchPage() {
         className: "aif-input aif-search",
         value: text,
         placeholder: "billing/4711",
-        "aria-label": "Effect key, run id or artifact hash",
+        "aria-label": "Effect key, run id, label or artifact hash",
         onChange: (/** @type {any} */ event) => setText(event.target.value),
       }),
     ),

@@ -74,6 +74,7 @@ function Head({ answer, address, change, onCleared }) {
       h(StateBadge, { state: execution.state }),
       execution.started_at ? h("span", { className: "aif-muted" }, "since ", h(Time, { at: execution.started_at })) : null,
       execution.pause_reason ? h("span", {}, execution.pause_reason) : null,
+      Object.entries(execution.labels ?? {}).map(([name, value]) => h("span", { key: name, className: "aif-mono aif-muted" }, `${name}=${value}`)),
       execution.questions?.length ? h(Link, { to: "/plugin/aiflow/inbox" }, `${plural(execution.questions.length, "question")} in the inbox`) : null,
     ),
     h(

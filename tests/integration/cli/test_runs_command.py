@@ -142,6 +142,19 @@ def test_a_run_is_shown(booked: list[DurableTask], aiflow: Callable[..., tuple[i
     assert "book[2]" in text
 
 
+def test_the_labels_of_a_task_are_shown_once(
+    task: Callable[..., DurableTask], airflow: AirflowStandIn, aiflow: Callable[..., tuple[int, Any]]
+) -> None:
+    for index in range(2):
+        task("book", index, labels={"team": "legal", "year": "2026"}).run(lambda flow: None)
+    task("report").run(lambda flow: None)
+    _, shown = aiflow("show")
+    assert [one["labels"] for one in shown["executions"]] == [{"team": "legal", "year": "2026"}] * 2 + [{}]
+    _, text = aiflow("show", as_json=False)
+    assert text.count("labels of ") == 1
+    assert "labels of book: team=legal, year=2026" in text
+
+
 def test_steps_are_listed(booked: list[DurableTask], aiflow: Callable[..., tuple[int, Any]]) -> None:
     code, shown = aiflow("steps", "--task", "book[1]")
     assert code == 0

@@ -106,6 +106,31 @@ def test_search(house: House, word: str, found: list[tuple[str, str]]) -> None:
     assert [(one["what"], one["label"]) for one in items] == found
 
 
+def test_runs_are_found_by_a_label_of_a_task(fresh: House) -> None:
+    for number in range(3):
+        fresh.task("book", map_index=number, labels={"team": "legal", "a": "b=c"}).run(lambda flow: None)
+    fresh.task("mail", run_id="tuesday", labels={"team": "legal"}).run(lambda flow: None)
+    fresh.task("plain").run(lambda flow: None)
+    found = fresh.get("/search", q="team=legal").json()["items"]
+    assert [(one["what"], one["label"], one["execution"]["task_id"]) for one in found] == [
+        ("run", "tuesday", "mail"),
+        ("run", "monday", "book"),
+    ]
+    assert len(fresh.get("/search", q="a=b=c").json()["items"]) == 1
+    assert fresh.get("/search", q="team=leg").json()["items"] == []
+    fresh.user = User("stranger")
+    assert fresh.get("/search", q="team=legal").json()["items"] == []
+
+
+def test_a_task_s_labels_stand_with_it(fresh: House) -> None:
+    fresh.task("book", labels={"team": "legal"}).run(lambda flow: None)
+    fresh.task("plain").run(lambda flow: None)
+    items = fresh.get("/executions", dag_id="invoices", run_id="monday").json()["items"]
+    assert {one["task_id"]: one["labels"] for one in items} == {"book": {"team": "legal"}, "plain": {}}
+    shown = fresh.get("/timeline", dag_id="invoices", run_id="monday", task_id="book", map_index=-1).json()
+    assert shown["execution"]["labels"] == {"team": "legal"}
+
+
 def test_an_artifact_is_found_by_the_beginning_of_its_hash(house: House) -> None:
     [(sha256,)] = house.sql("select encode(result_sha256, 'hex') from aiflow.step where result_sha256 is not null")
     for length in (6, 7, 40, 64):

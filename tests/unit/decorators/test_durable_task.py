@@ -72,7 +72,13 @@ def test_options_go_to_the_task_and_the_rest_to_airflow(dag: DAG) -> None:
         ({"recovery": "never"}, "recovery must be 'auto', 'rerun', 'resume', 'careful' or 'off'"),
         ({"compensate_on_failure": "yes"}, "compensate_on_failure must be True or False, got .yes."),
         ({"budget": "25 apples"}, "budget must be 5 or .* got .25 apples."),
-        ({"labels": {"team": "legal"}}, "labels= of a durable task is not built yet"),
+        ({"labels": ["legal"]}, "labels must be a dict of short texts, such as ..team.: .legal.., got ..legal.."),
+        ({"labels": dict.fromkeys(map(str, range(21)), "")}, "labels: at most 20 are kept, got 21"),
+        ({"labels": {"": "legal"}}, "labels: a name is a text of 1 to 100 characters without .=., got .."),
+        ({"labels": {"a=b": "legal"}}, "labels: a name is a text"),
+        ({"labels": {"team": 7}}, "labels: .team. must be a text of at most 100 characters, got 7"),
+        ({"labels": {"team": "a" * 101}}, "labels: .team. must be"),
+        ({"labels": {"team": "a\0"}}, "labels: .team. must be"),
     ],
 )
 def test_a_wrong_option_is_told_at_the_decorator(options: dict[str, Any], message: str) -> None:
@@ -86,6 +92,21 @@ def test_a_wrong_option_is_told_at_the_decorator(options: dict[str, Any], messag
 
     with pytest.raises(FlowOptionError):
         later.override(**options)
+
+
+def test_labels_reach_the_attempt(dag: DAG, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Seen(Exception):
+        """End where the options have been handed on."""
+
+    def take(context: Any, **options: Any) -> Any:
+        raise Seen(options["labels"])
+
+    @task.durable(labels={"team": "legal"})
+    def review(flow: Any) -> None: ...
+
+    monkeypatch.setattr("airflow_aiflow.hooks.context.work_from_context", take)
+    with pytest.raises(Seen, match=r"\{'team': 'legal'\}"):
+        operator(review()).execute({})  # type: ignore[call-arg]
 
 
 def test_the_default_arguments_of_the_dag_reach_the_task_and_mapped_tasks() -> None:

@@ -99,6 +99,11 @@ def test_the_author_s_word_on_recovery_goes_with_the_attempt() -> None:
     assert (careful.recovery, careful.max_recoveries) == ("careful", 0)
 
 
+def test_the_labels_of_the_task_reach_the_attempt() -> None:
+    assert attempt_from_context(context(), on_clear="auto").labels == {}
+    assert attempt_from_context(context(), on_clear="auto", labels={"team": "legal"}).labels == {"team": "legal"}
+
+
 @pytest.mark.parametrize(("map_index", "mapped"), [(None, False), (-1, False), (0, True), (7, True)])
 def test_a_mapped_task_is_told_by_its_index(map_index: int | None, mapped: bool) -> None:
     attempt = attempt_from_context(context(map_index=map_index), on_clear="auto")
