@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -22,7 +23,6 @@ from airflow_aiflow.exceptions import FlowOptionError, ItemsFailedError, StepInp
 from airflow_aiflow.llm.call import ModelCaller, check_text
 from airflow_aiflow.llm.embedding import EmbedRequest, Embeds, Encoder, VectorCaller
 from airflow_aiflow.runtime.batch_crew import BatchCrew
-from airflow_aiflow.runtime.commit_limits import BATCH_COMMIT
 from airflow_aiflow.runtime.current import flow_call
 from airflow_aiflow.runtime.map_files import items_of
 from airflow_aiflow.runtime.map_flow import map_report
@@ -139,9 +139,10 @@ class Embedding:
             raise FlowOptionError(f"embed(): batch_size must be a whole number from 1, got {batch_size!r}")
         if encoder is not None and not isinstance(encoder, Encoder):
             raise FlowOptionError(f"embed(): encoder must have a name and encode(texts), got {type(encoder).__name__}")
-        most = max(BATCH_COMMIT, batch_size)
-        self._rules = MapRules(max_workers, on_item_error, max_item_attempts, most, FLUSH_SECONDS)
-        self._rules.check("embed")
+        rules = MapRules(max_workers, on_item_error, max_item_attempts, flush_interval=FLUSH_SECONDS)
+        rules.check("embed")
+        # However slow the ledger is, a kill repeats what workers have in hand and as much that they have handed over.
+        self._rules = replace(rules, batch_commit=batch_size * max_workers)
         require_arrow()
         self._session, self._models, self._name = session, models, name
         self._encoder, self._size, self._version = encoder, batch_size, version
