@@ -79,7 +79,7 @@ class Screen:
         percent = 100 * done // max(1, self._total)
         if percent >= self._next_line and done:
             self._next_line = percent // LINE_EVERY * LINE_EVERY + LINE_EVERY
-            self.say(f"  {what}: {done} of {self._total} {self._things} recorded")
+            self.say(f"  {what}: {done:,} of {self._total:,} {self._things} recorded")
 
     def table(self, table: Table) -> None:
         """

@@ -181,7 +181,7 @@ class AirflowClient:
         content = answer["content"]
         if isinstance(content, str):
             return content
-        return "\n".join(str(entry.get("event", "")) if isinstance(entry, dict) else str(entry) for entry in content)
+        return "\n".join(_line(entry) if isinstance(entry, dict) else str(entry) for entry in content)
 
     def wait_for_run(self, dag_id: str, run_id: str, timeout: float = 120, states: frozenset[str] = END_STATES) -> str:
         """Wait until a run has one of some states.
@@ -272,6 +272,12 @@ def heartbeats_since(health: Mapping[str, Any], started: datetime) -> bool:
         if part.get("status") != "healthy" or beat is None or datetime.fromisoformat(beat) < started:
             return False
     return bool((health.get("metadatabase") or {}).get("status") == "healthy")
+
+
+def _line(entry: Mapping[str, Any]) -> str:
+    """Give an entry of a log as a line; of one about an error, which one it was."""
+    errors = [f"{error.get('exc_type')}: {error.get('exc_value')}" for error in entry.get("error_detail") or ()]
+    return ": ".join([str(entry.get("event", "")), *errors])
 
 
 def _quoted(word: str) -> str:

@@ -3,19 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import json
-import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from airflow_aiflow.cli.commands.demo import Stopped, count, ignore_signals, stoppable
-from airflow_aiflow.cli.home_option import DEFAULT_HOME
-from airflow_aiflow.cli.output import FINDING, OK, json_option
-
-if TYPE_CHECKING:
-    from airflow_aiflow.demo.batch_outcome import BatchOutcome
-    from airflow_aiflow.demo.screen import Screen
+from airflow_aiflow.cli.demo_stage import add_stage_options, count, play, screen_for
+from airflow_aiflow.cli.output import json_option
 
 #: Two kills, far enough apart for the second to meet an attempt that has gone on.
 KILL_AT = "30,60"
@@ -50,14 +41,7 @@ def add_parser(subparsers: Any) -> None:
     )
     parser.add_argument("--batch-size", type=count, default=BATCH_SIZE, metavar="N", help="most paragraphs of a call")
     parser.add_argument("--seed", type=int, default=SEED, help="decides which paragraphs change")
-    parser.add_argument("--keep", action="store_true", help="keep the stack running afterwards, until Ctrl-C")
-    parser.add_argument(
-        "--home",
-        type=Path,
-        default=DEFAULT_HOME / "demo-batch",
-        metavar="DIR",
-        help="folder of the demo's own stack, emptied at the start (default: .aiflow/demo-batch)",
-    )
+    add_stage_options(parser, "demo-batch")
     parser.set_defaults(run=run)
 
 
@@ -74,32 +58,11 @@ def _share(text: str) -> float:
 def run(options: argparse.Namespace) -> int:
     """Run both nights."""
     from airflow_aiflow.demo.batch_run import BatchDemo, BatchOptions
+    from airflow_aiflow.demo.batch_screen import show_outcome
     from airflow_aiflow.demo.kill import read_kill_points
-    from airflow_aiflow.demo.screen import Screen
 
-    # With --json, standard output holds one line alone.
-    screen = Screen(sys.stderr if options.json else sys.stdout)
+    screen = screen_for(options)
     points = read_kill_points(options.kill_at)
     wanted = BatchOptions(options.home, options.limit, points, options.changed, options.batch_size, options.seed)
     demo = BatchDemo(wanted, screen)
-    with stoppable(), demo:
-        try:
-            outcome = demo.run()
-            _show(options, outcome, screen)
-            if options.keep:
-                passwords = demo.stack.airflow.folder / "passwords.json"
-                screen.say(f"The stack keeps running: log in as admin, password in {passwords}. Ctrl-C ends it.")
-                with contextlib.suppress(Stopped):
-                    demo.stay()
-        finally:
-            ignore_signals()
-            screen.say("stopping the stack")
-    return FINDING if list(outcome.broken()) else OK
-
-
-def _show(options: argparse.Namespace, outcome: BatchOutcome, screen: Screen) -> None:
-    from airflow_aiflow.demo.batch_screen import show_outcome
-
-    show_outcome(screen, outcome, kept=options.keep)
-    if options.json:
-        print(json.dumps(outcome.as_json()), flush=True)
+    return play(options, demo, screen, lambda screen, outcome, kept: show_outcome(screen, outcome, kept=kept))

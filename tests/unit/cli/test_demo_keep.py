@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-from airflow_aiflow.cli.commands import demo
+from airflow_aiflow.cli import demo_stage
+from airflow_aiflow.cli.commands import demo, demo_batch
 
 
 class Terminal(io.StringIO):
@@ -36,5 +37,8 @@ def test_the_stack_is_kept_for_a_person(
     if ci:
         monkeypatch.setenv("CI", "true")
     parser = argparse.ArgumentParser()
-    demo.add_parser(parser.add_subparsers())
-    assert demo._keeps(parser.parse_args(["demo", *words])) is keeps
+    commands = parser.add_subparsers()
+    for command in (demo, demo_batch):
+        command.add_parser(commands)
+    for name in ("demo", "demo-batch"):
+        assert demo_stage.keeps(parser.parse_args([name, *words])) is keeps

@@ -133,4 +133,4 @@ def test_progress_without_a_terminal_is_a_line_now_and_then() -> None:
             screen.show(done, "summarising pages")
     lines = shown.getvalue().splitlines()
     assert len(lines) == 11
-    assert lines[-1] == "  summarising pages: 1000 of 1000 model calls recorded"
+    assert lines[-1] == "  summarising pages: 1,000 of 1,000 model calls recorded"
