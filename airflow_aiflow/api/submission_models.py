@@ -83,6 +83,33 @@ class SubmissionView(BaseModel):
     links: SubmissionLinks
 
 
+class StepLine(BaseModel):
+    """A recorded step, without its result."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    task_id: str
+    map_index: int = Field(description="-1: the task is not mapped.")
+    kind: str
+    name: str
+    depth: int = Field(description="How many units it lies within: 0, the task's own body.")
+    attempt: int = Field(description="Running number of the attempt that recorded it.")
+    ended_at: datetime
+    duration_ms: float
+    model: str | None
+    tokens_in: int | None
+    tokens_out: int | None
+    cost: Decimal | None = Field(description="In US dollars; null: no model call, or its price is not known.")
+    size: int | None = Field(description="Bytes of its result in the ledger; null: it is an artifact.")
+
+
+class StepList(BaseModel):
+    """What a submission's tasks have recorded in their current generations."""
+
+    steps: list[StepLine]
+    truncated: bool = Field(description="There are more than were asked for.")
+
+
 class SubmissionPage(BaseModel):
     """One page, the newest first."""
 

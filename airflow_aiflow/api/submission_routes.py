@@ -29,7 +29,14 @@ from airflow_aiflow.api.problem import problem
 from airflow_aiflow.api.ranged_body import is_known
 from airflow_aiflow.api.result_body import ResultDesk
 from airflow_aiflow.api.rights import SignedIn, json_only, may, readable, require
-from airflow_aiflow.api.submission_models import SubmissionBody, SubmissionPage, SubmissionView, view_of
+from airflow_aiflow.api.submission_models import (
+    StepLine,
+    StepList,
+    SubmissionBody,
+    SubmissionPage,
+    SubmissionView,
+    view_of,
+)
 from airflow_aiflow.durable.artifact_parts import PartialReads
 from airflow_aiflow.durable.pace import TooFastError
 from airflow_aiflow.durable.submission import KEY_LIMIT, Filter, Submission, SubmissionRequest, SubmissionState
@@ -51,6 +58,9 @@ LONGEST_PAGE = 100
 
 #: Submits at once that take uploads in, and that wait for it: each holds one piece in memory, and its bytes on disk.
 TAKING_IN = OwnThreads("submits with uploads", 4, waiting=64)
+
+#: Steps of one list.
+MOST_STEPS = 1000
 
 MISSING = "there is no such submission, or it is not yours to see"
 
@@ -138,6 +148,7 @@ class SubmissionRoutes:
         routes.add_api_route("", self.listed, methods=["GET"], response_model=SubmissionPage)
         routes.add_api_route(one, self.shown, methods=["GET"], response_model=SubmissionView)
         routes.add_api_route(f"{one}/result", self.result, methods=["GET"], responses=ended | RESULT)
+        routes.add_api_route(f"{one}/steps", self.steps, methods=["GET"], response_model=StepList)
         moves = {"cancel": self.cancel, "pause": self.pause, "resume": self.resume, "retry": self.retry}
         for word, move in moves.items():
             routes.add_api_route(
@@ -283,6 +294,14 @@ class SubmissionRoutes:
             return await self._results.answer(value, {name: text for name, text in given.items() if text is not None})
         except (LookupError, ArtifactMissingError) as error:
             return problem(410, f"there is no result: {error}", state=one.state.value)
+
+    async def steps(
+        self, submission_id: UUID, user: SignedIn, limit: Annotated[int, Query(ge=1, le=MOST_STEPS)] = 200
+    ) -> Any:
+        """List what its tasks have recorded, task by task in the order of recording; results are not among it."""
+        one = await self._found(user, submission_id)
+        found = await run_in_threadpool(self._service().steps, one, limit=limit + 1)
+        return {"steps": [StepLine.model_validate(each) for each in found[:limit]], "truncated": len(found) > limit}
 
     async def cancel(self, submission_id: UUID, user: SignedIn, request: Request) -> Response:
         """End it between two steps; asked twice it is done once. What has an outcome keeps it."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from airflow_aiflow.durable.progress import RunProgress
-from airflow_aiflow.durable.run_view import ExecutionView, RunSummary
+from airflow_aiflow.durable.run_view import ExecutionView, RunSummary, StepView
 from airflow_aiflow.durable.submission import Submission
 
 #: A task instance of a run: (task id, map index).
@@ -93,6 +93,9 @@ class RunReader(Protocol):
 
     def executions(self, dag_id: str, run_id: str) -> Sequence[ExecutionView]:
         """List a run's executions."""
+
+    def steps(self, dag_id: str, run_id: str, *, limit: int) -> Sequence[StepView]:
+        """List the recorded steps of a run's current generations."""
 
     def summaries(self, runs: Sequence[tuple[str, str]]) -> Mapping[tuple[str, str], RunSummary]:
         """Sum up many runs, in one query; those of which no durable task ever ran are not there."""

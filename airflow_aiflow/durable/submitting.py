@@ -21,7 +21,7 @@ from airflow_aiflow.durable.hold import HELD
 from airflow_aiflow.durable.moving import CANCEL_GRACE, IllegalMoveError, Moves, seen
 from airflow_aiflow.durable.pace import Pace
 from airflow_aiflow.durable.progress import RunProgress
-from airflow_aiflow.durable.run_view import ExecutionView, RunSummary, summary
+from airflow_aiflow.durable.run_view import ExecutionView, RunSummary, StepView, summary
 from airflow_aiflow.durable.submission import (
     Filter,
     Submission,
@@ -308,6 +308,15 @@ class SubmissionService(Moves):
             self.make(submission)
         except Exception as error:  # the row is there: recovery makes the run
             log.warning("aiflow: the run of submission %s was not made yet: %s", submission.submission_id, error)
+
+    def steps(self, submission: Submission, *, limit: int) -> Sequence[StepView]:
+        """
+        List what its tasks have recorded in their current generations, task by task in the order of recording.
+
+        :param submission: as it was seen last.
+        :param limit: at most so many.
+        """
+        return self._reader.steps(submission.pipeline, submission.run_id, limit=limit)
 
     def result(self, submission: Submission) -> Any:
         """

@@ -116,7 +116,7 @@ def test_on_every_route_anothers_task_is_as_one_that_is_not_there(world: World) 
             assert (there.status_code, missing.status_code) == (404, 404), (method, path)
             assert there.content == missing.content, (method, path)
     moves = {f"post /api/v1/submissions/{{submission_id}}:{word}" for word in ("cancel", "pause", "resume", "retry")}
-    reads = {f"get /api/v1/submissions/{{submission_id}}{path}" for path in ("", "/result", "/events")}
+    reads = {f"get /api/v1/submissions/{{submission_id}}{path}" for path in ("", "/result", "/steps", "/events")}
     assert moves | reads | {"get /api/v1/events"} <= set(asked)
     mixed = f"/aiflow/api/v1/events?submission_id={mine}&submission_id={nowhere}"
     assert world.client.get(mixed).status_code == 404
@@ -249,6 +249,22 @@ def test_one_whose_deadline_is_over_gets_no_run(world: World) -> None:
     own = world.submit(deadline="2020-01-01T00:00:00Z").json()["links"]["self"]
     assert world.client.get(own).json()["state"] == "cancelled"
     assert world.runs.runs == {}
+
+
+def test_the_steps_that_are_recorded_are_listed(world: World) -> None:
+    view = world.submit().json()
+    url = f"{view['links']['self']}/steps"
+    assert world.client.get(url).json() == {"steps": [], "truncated": False}
+    ledger = PostgresLedger.connect(world.dsn)
+    task = DurableTask(ledger=ledger, clock=SystemClock(), dag_id="answer", run_id=view["run_id"], task_id="run")
+    task.run(lambda flow: [flow.step("add", sum, [number, 1]) for number in range(3)])
+    ledger.close()
+    found = world.client.get(url).json()
+    assert [(each["name"], each["task_id"], each["attempt"]) for each in found["steps"]] == [("add", "run", 1)] * 3
+    assert found["truncated"] is False
+    few = world.client.get(url, params={"limit": 2}).json()
+    assert (len(few["steps"]), few["truncated"]) == (2, True)
+    assert world.client.get(url, params={"limit": 0}).status_code == 422
 
 
 def test_pages_lead_to_each_other(world: World) -> None:
