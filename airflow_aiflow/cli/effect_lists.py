@@ -23,6 +23,10 @@ from airflow_aiflow.runtime.persons_word import find_entry
 
 def run_list(options: argparse.Namespace) -> int:
     """List effects, or what waits."""
+    if options.conn_id is not None:
+        from airflow_aiflow.cli.target_effects import list_here
+
+        return list_here(options)
     with open_inbox(options) as inbox:
         return _list_waiting(options, inbox) if options.in_doubt else _list_effects(options, inbox)
 

@@ -39,6 +39,12 @@ def run_release(options: argparse.Namespace) -> int:
     """Allow that what was done is done once more."""
     if not options.reason.strip():
         options.parser.error("--reason is needed: whoever finds the second one wants to know why")
+    if (options.conn_id is None) != isinstance(options.number, int):
+        options.parser.error("ID is a number of the ledger, or with --conn-id what `list --conn-id` shows first")
+    if options.conn_id is not None:
+        from airflow_aiflow.cli.target_effects import release_one
+
+        return release_one(options)
     with open_inbox(options) as inbox:
         word = inbox.release(options.number, by=options.by, note=options.reason)
         if not word.counts:

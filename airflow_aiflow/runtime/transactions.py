@@ -179,7 +179,7 @@ class TransactionCall:
                 row = self._found(connection, known)
                 connection.roll_back()
             else:
-                self._refuse_lost_row(known, store_id)
+                self._refuse_lost_row(connection, known, store_id)
                 failpoint("after_dedup_row", name)
                 stored, secret, value = self._act(connection)
                 self._commit(connection, act, stored)
@@ -263,10 +263,11 @@ class TransactionCall:
             raise another_store(self._effect, self._conn_id, known, row.store_id)
         return row
 
-    def _refuse_lost_row(self, known: StepRecord | None, store_id: UUID) -> None:
-        """Refuse to do again what our own ledger knows as done, though the target does not."""
+    def _refuse_lost_row(self, connection: TargetConnection, known: StepRecord | None, store_id: UUID) -> None:
+        """Refuse to do again what our own ledger knows as done and the target does not, unless a person released it."""
         known = known or self._earlier()
-        if known is not None:
+        here = known is not None and known.unit == place(self._conn_id, store_id)
+        if known is not None and not (here and connection.released(dedup_identity(self._effect), known.ended_at)):
             raise another_store(self._effect, self._conn_id, known, store_id)
 
     def _earlier(self) -> StepRecord | None:

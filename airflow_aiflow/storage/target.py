@@ -34,6 +34,7 @@ GRANTS: tuple[LiteralString, ...] = (
     "GRANT USAGE ON SCHEMA aiflow_dedup TO {}",
     "GRANT SELECT ON aiflow_dedup.store TO {}",
     "GRANT SELECT, INSERT, UPDATE ON aiflow_dedup.effect TO {}",
+    "GRANT SELECT ON aiflow_dedup.released TO {}",
 )
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import select
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from functools import partial
 from typing import Any, LiteralString, NoReturn, Self, TypeVar
 from uuid import UUID
@@ -135,6 +136,20 @@ class TargetConnection(psycopg.Connection[Any]):
             statement("dedup_found"), {"identity": identity}, prepare=False, binary=True
         ).fetchone()
         return row
+
+    def released(self, identity: bytes, known_at: datetime) -> bool:
+        """
+        Say whether a person has released an effect since it was known as done.
+
+        :param identity: of the effect.
+        :param known_at: when our own ledger wrote it down.
+        """
+        params = {"identity": identity, "known_at": known_at}
+        try:
+            cursor = psycopg.Cursor(self).execute(statement("dedup_released"), params, prepare=False)
+            return cursor.fetchone() is not None
+        except psycopg.Error:
+            return False  # made by an earlier release, or the role may not look: what is known as done stays so
 
     def end(self, values: Values) -> None:
         """

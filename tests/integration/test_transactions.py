@@ -33,6 +33,7 @@ from airflow_aiflow.runtime.clock import SystemClock
 from airflow_aiflow.runtime.flow import Flow
 from airflow_aiflow.storage.memory import MemoryLedger
 from airflow_aiflow.storage.target import install
+from airflow_aiflow.storage.target_effects import done_here, release_here
 from airflow_aiflow.testing import DurableTask
 from tests.commit_cut import How, commit_cut
 
@@ -669,3 +670,53 @@ def test_a_target_that_is_down_is_said_so(erp: Erp) -> None:
     with pytest.raises(psycopg.OperationalError) as caught:
         task.run(once)
     assert "not applied" in caught.value.__notes__[0]
+
+
+# --- a person's word ---
+
+
+def test_what_was_released_is_done_once_more_under_a_new_generation(erp: Erp) -> None:
+    task = erp.task(on_clear="fresh")
+    assert task.run(once) == 101
+    [done] = done_here(erp.dsn, name="bill", key="k")
+    assert (done.effect.key, done.execution) == ("k", task.execution)
+    assert release_here(erp.dsn, done.act, by="ann", note="the customer sent it back").counts
+    assert done_here(erp.dsn) == []
+    task.cleared()
+    assert task.run(once) == 101
+    assert erp.bills == [1, 1]
+    # The release was of that very try: what was done since is another one's.
+    assert release_here(erp.dsn, done.act, by="ann", note="again").counts, "her own word, said before"
+    refused = release_here(erp.dsn, done.act, by="ben", note="me too")
+    assert "it was released by ann at" in refused.why
+    assert len(done_here(erp.dsn)) == 1
+    [(by, note, name)] = erp.look("SELECT said_by, note, name FROM aiflow_dedup.released")
+    assert (by, note, name) == ("ann", "the customer sent it back", "bill")
+
+
+def test_a_row_that_is_gone_without_a_release_is_refused_as_ever(erp: Erp) -> None:
+    task = erp.task(on_clear="fresh")
+    task.run(once)
+    erp.look("DELETE FROM aiflow_dedup.effect")
+    erp.look("DROP TABLE aiflow_dedup.released")
+    task.cleared()
+    with pytest.raises(DedupTableError, match="its dedup row was deleted"):
+        task.run(once)
+    assert erp.bills == [1]
+
+
+def test_a_table_of_an_earlier_release_learns_to_keep_the_word(erp: Erp) -> None:
+    erp.task().run(once)
+    erp.look("DROP TABLE aiflow_dedup.released")
+    [done] = done_here(erp.dsn)
+    assert release_here(erp.dsn, done.act, by="ann", note="").counts
+    assert erp.task(run_id="next").run(once) == 101
+    assert erp.bills == [1, 1]
+
+
+def test_a_try_that_did_nothing_here_is_not_released(erp: Erp) -> None:
+    erp.task().run(once)
+    word = release_here(erp.dsn, uuid4(), by="ann", note="")
+    assert not word.counts
+    assert "no effect of this database was done by the try" in word.why
+    assert erp.dedup == 1

@@ -7,6 +7,7 @@ import getpass
 import json
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from airflow_aiflow.cli.home_option import home_option
 from airflow_aiflow.cli.ledger_address import dsn_option
@@ -36,7 +37,8 @@ def _add_readers(verbs: Any, parents: list[argparse.ArgumentParser]) -> None:
         listing.add_argument(f"--{name}", dest=f"of_{name}", metavar=name.upper(), help=f"only of this {what}")
     listing.add_argument("--limit", type=_count, default=LIMIT, help=f"at most so many (default: {LIMIT})")
     listing.add_argument("--after", type=_count, default=0, metavar="ID", help="only numbers above this one")
-    listing.set_defaults(run=_run("effect_lists", "run_list"))
+    _target_option(listing)
+    listing.set_defaults(run=_run("effect_lists", "run_list"), parser=listing)
     showing = verbs.add_parser("show", parents=parents, help="show an effect or a question: request, history, answer")
     showing.add_argument("number", type=_number, metavar="ID", help="the number in the log, the form or the list")
     showing.set_defaults(run=_run("effect_lists", "run_show"))
@@ -56,7 +58,8 @@ def _add_words(verbs: Any, parents: list[argparse.ArgumentParser]) -> None:
     releasing = verbs.add_parser(
         "release", parents=parents, help="allow that what was done is done once more, under a new idempotency key"
     )
-    releasing.add_argument("number", type=_number, metavar="ID")
+    releasing.add_argument("number", type=_number_or_act, metavar="ID")
+    _target_option(releasing)
     releasing.set_defaults(run=_run("effect_words", "run_release"), parser=releasing)
     undoing = verbs.add_parser(
         "compensate", parents=parents, help="take back what was done; the next call does it again"
@@ -72,6 +75,15 @@ def _add_words(verbs: Any, parents: list[argparse.ArgumentParser]) -> None:
     answering.add_argument("number", type=_number, metavar="ID")
     answering.add_argument("option", metavar="OPTION", help="one of the question's options, as `show` lists them")
     answering.set_defaults(run=_run("effect_words", "run_answer"))
+
+
+def _target_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--conn-id",
+        metavar="CONN",
+        help="transactional effects, in the database they changed: a connection id, whose AIRFLOW_CONN_... is set, "
+        "or an address",
+    )
 
 
 def _person_option() -> argparse.ArgumentParser:
@@ -104,6 +116,16 @@ def _number(text: str) -> int:
     if not word.isdecimal() or not 0 < int(word) < 2**63:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of the inbox, such as 1842 or '#1842'")
     return int(word)
+
+
+def _number_or_act(text: str) -> int | UUID:
+    try:
+        return _number(text)
+    except argparse.ArgumentTypeError as error:
+        try:
+            return UUID(text)
+        except ValueError:
+            raise error from None
 
 
 def _count(text: str) -> int:
