@@ -146,7 +146,7 @@ def test_who_comes_again_a_hundred_times_sees_each_event_once(server: Server, st
                     if event.data["kind"] == "tick":
                         numbers.append(event.data["data"]["number"])
                         break
-            stream.close()  # type: ignore[attr-defined]
+            stream.close()
     assert numbers == list(range(100))
     until(lambda: not world.hub.followed)  # nobody who went is still served
 
