@@ -16,11 +16,15 @@ from collections.abc import Generator, Mapping
 from typing import Any, LiteralString, TypeVar
 
 import psycopg
+from psycopg import generators
 from psycopg.abc import PQGen
+from psycopg.adapt import Transformer
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.pq import TransactionStatus
+from psycopg.pq import ExecStatus, TransactionStatus
+from psycopg.pq.abc import PGresult
 
 from airflow_aiflow.exceptions import LedgerUnavailableError
+from airflow_aiflow.storage.hot_statement import Params, hot, send
 from airflow_aiflow.storage.postgres_faults import address, wrap
 from airflow_aiflow.storage.rows import Row
 
@@ -45,7 +49,6 @@ DEFAULTS: Mapping[str, str] = {
 PREPARE_AFTER = 5
 
 _Result = TypeVar("_Result")
-Params = Mapping[str, object]
 
 
 class SilenceError(psycopg.OperationalError):
@@ -58,12 +61,57 @@ class BoundedConnection(psycopg.Connection[Row]):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.binary_cursor = self.cursor(binary=True)
+        #: What ``carry_out`` prepared, and what reads its rows.
+        self._prepared_here: set[bytes] = set()
+        self._reader = Transformer(self)
         self._poll = select.poll()
         self._poll.register(self.fileno(), select.POLLIN)
 
     def wait(self, gen: PQGen[_Result], *args: Any, **kwargs: Any) -> _Result:
         """Wait as the driver does, at most ``SILENCE`` between two signs of life."""
         return super().wait(_bounded(gen), *args, **kwargs)
+
+    @property
+    def keeps(self) -> bool:
+        """Whether what is prepared stays: not behind a pooler."""
+        return self.prepare_threshold is not None
+
+    def carry_out(self, statement: LiteralString, params: Params) -> list[Row]:
+        """
+        Carry out a statement that is so small that the driver's own time counts.
+
+        :param statement: of plain values alone; see ``hot_statement``.
+        :param params: its values.
+        """
+        prepared = hot(statement)
+        with self.lock:
+            if prepared.label not in self._prepared_here:
+                self.pgconn.send_prepare(prepared.label, prepared.sql)
+                self._result()
+                self._prepared_here.add(prepared.label)
+            send(self.pgconn, prepared, params)
+            result = self._result()
+            if not result.ntuples:
+                return []
+            self._reader.set_pgresult(result)
+            return self._reader.load_rows(0, result.ntuples, tuple)
+
+    def _result(self) -> PGresult:
+        """Wait for the one result of what was sent, at most ``SILENCE`` between two signs of life."""
+        pgconn = self.pgconn
+        if pgconn.flush():
+            self.wait(generators.send(pgconn))  # more than the socket takes at once
+        while pgconn.is_busy():
+            if not self._poll.poll(SILENCE * 1000):
+                raise SilenceError(f"no answer for {SILENCE:g} seconds")
+            pgconn.consume_input()
+        result = pgconn.get_result()
+        assert result is not None
+        while pgconn.get_result() is not None:
+            pass
+        if result.status == ExecStatus.FATAL_ERROR:
+            raise psycopg.errors.error_from_result(result, encoding="utf-8")
+        return result
 
     def is_quiet(self) -> bool:
         """Say whether nothing has come while it lay idle: whoever ends a connection makes its socket readable."""
@@ -124,12 +172,13 @@ class Connections:
         self._waiting = 0
         self._closed = False
 
-    def ask(self, statement: LiteralString, params: Params | None = None) -> list[Row]:
+    def ask(self, statement: LiteralString, params: Params | None = None, *, small: bool = False) -> list[Row]:
         """
         Carry a statement out and commit it.
 
         :param statement: the SQL; it returns rows, though perhaps none.
         :param params: its values.
+        :param small: whether the driver's own time counts; see ``hot_statement``.
         :return: its rows.
         :raises LedgerUnavailableError: if the database can't be asked; the statement may have been carried out.
         :raises LedgerSchemaError: if a table is missing or is another.
@@ -138,6 +187,8 @@ class Connections:
         try:
             connection = self._take()
             try:
+                if small and params is not None and connection.keeps:
+                    return connection.carry_out(statement, params)
                 cursor = connection.binary_cursor
                 cursor.execute(statement, params)
                 return cursor.fetchall()

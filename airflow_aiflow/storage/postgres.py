@@ -216,14 +216,14 @@ class PostgresLedger:
     def record(self, lease: Lease, generation: int, batch: Batch) -> list[StepRecord | None]:
         """Write steps and events in one commit."""
         try:
-            return record(self._ask, lease, generation, batch)
+            return record(self._connections, lease, generation, batch)
         finally:
             if self._bell is not None and batch.events:
                 self._bell.ring(lease.execution_pk)
 
     def intend(self, lease: Lease, intent: IntentWrite) -> IntentAnswer:
         """Write an intent under the locked fence, or tell why not."""
-        held = self._ask(statement("intend"), intent_params(lease, intent))
+        held = self._ask(statement("intend"), intent_params(lease, intent), small=True)
         if not held:
             return LeaseLapsed() if self._ask(statement("holds"), lease_params(lease)) else FenceMoved()
         intent_no, repeat = held[0]
@@ -239,7 +239,9 @@ class PostgresLedger:
     def settle(self, intent_id: UUID, outcome: Outcome, *, result: Stored | None, seal: bytes | None = None) -> Settled:
         """Record an intent's outcome; never refused."""
         params = {"intent_id": intent_id, "outcome": outcome, "seal": seal} | payload("result", result)
-        rows = self._ask(statement("settle"), params) or self._ask(statement("settled"), {"intent_id": intent_id})
+        rows = self._ask(statement("settle"), params, small=True) or self._ask(
+            statement("settled"), {"intent_id": intent_id}
+        )
         if not rows:
             raise LedgerError(f"there is no intent {intent_id}: its outcome can't be recorded in this ledger")
         return Settled(EffectState(rows[0][0]), rows[0][1])

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import LiteralString
-
 from airflow_aiflow.durable.execution import Lease
 from airflow_aiflow.durable.record import Batch, StepRecord
-from airflow_aiflow.storage.connections import Params
+from airflow_aiflow.storage.connections import Connections, Params
 from airflow_aiflow.storage.postgres_faults import RowExistsError
-from airflow_aiflow.storage.rows import Row, step_row, whole_step
+from airflow_aiflow.storage.rows import step_row, whole_step
 from airflow_aiflow.storage.statements import statement
 from airflow_aiflow.storage.text import shown
-
-Ask = Callable[[LiteralString, Params], list[Row]]
 
 #: The parameters of a step, in the order of ``step_row``.
 STEP_PARAMS = (
@@ -42,24 +37,24 @@ STEP_PARAMS = (
 ALIKE = ("kind", "name", "unit", "occurrence", "step_fence")
 
 
-def record(ask: Ask, lease: Lease, generation: int, batch: Batch) -> list[StepRecord | None]:
+def record(connections: Connections, lease: Lease, generation: int, batch: Batch) -> list[StepRecord | None]:
     """
     Write steps from any fence and events from the current one.
 
-    :param ask: carries out a statement.
+    :param connections: those of the ledger.
     :return: for each step ``None`` where it was written, else the record that was there first.
     """
     if not batch.steps and not batch.events:
         return []
     if len(batch.steps) == len(batch.events) == 1 and batch.steps[0].reuse_key is None:
         try:
-            ask(statement("record_one"), _one(lease, generation, batch))
+            connections.ask(statement("record_one"), _one(lease, generation, batch), small=True)
         except RowExistsError:
             pass  # a repeat after a lost answer, or a race: the other statement finds out
         else:
             return [None]
-    written = ask(statement("record_many"), _many(lease, generation, batch))
-    return _answers(ask, lease, generation, batch.steps, {row[0] for row in written})
+    written = connections.ask(statement("record_many"), _many(lease, generation, batch))
+    return _answers(connections, lease, generation, batch.steps, {row[0] for row in written})
 
 
 def _one(lease: Lease, generation: int, batch: Batch) -> Params:
@@ -99,7 +94,7 @@ def _many(lease: Lease, generation: int, batch: Batch) -> Params:
 
 
 def _answers(
-    ask: Ask, lease: Lease, generation: int, steps: tuple[StepRecord, ...], written: set[bytes]
+    connections: Connections, lease: Lease, generation: int, steps: tuple[StepRecord, ...], written: set[bytes]
 ) -> list[StepRecord | None]:
     """Give each step's answer; of equal steps in one batch the first is the one that was written."""
     lost = []
@@ -115,7 +110,7 @@ def _answers(
             "generation": generation,
             "step_keys": list({steps[place].step_key for place in lost}),
         }
-        first = {row[0]: whole_step(row) for row in ask(statement("steps_by_key"), params)}
+        first = {row[0]: whole_step(row) for row in connections.ask(statement("steps_by_key"), params)}
         for place in lost:
             answers[place] = first[steps[place].step_key]
     return answers
