@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import NoneType
+from types import FunctionType, NoneType
 from typing import Any
 
 import tenacity
@@ -86,6 +86,9 @@ class StepCall:
 #: Classes of most results, of which none is a promise: three questions less, a million times.
 _NO_PROMISES = frozenset({str, int, float, bool, NoneType, list, dict, tuple, bytes})
 
+#: Marks functions whose call does not run their body.
+_RUNS_LATER = inspect.CO_COROUTINE | inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
+
 #: Given session, call, place, what it gave, and how many milliseconds it took.
 Keep = Callable[[Session, StepCall, Slot, Ran, float], Any]
 
@@ -98,6 +101,8 @@ def refuse_unfit(method: str, name: str, fn: Callable[..., Any]) -> None:
     :raises TypeError: with the way out.
     """
     check_name(method, name)
+    if type(fn) is FunctionType and not fn.__dict__ and not fn.__code__.co_flags & _RUNS_LATER:
+        return  # the common case, without the three questions below
     if not callable(fn):
         raise TypeError(f"flow.{method}({name!r}, ...): {fn!r} is not callable. Nothing ran")
     shown = getattr(fn, "__name__", fn)
