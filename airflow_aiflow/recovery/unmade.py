@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from airflow_aiflow.durable.hold import is_held
-from airflow_aiflow.durable.run_view import ExecutionView, RunSummary
+from airflow_aiflow.durable.run_view import ExecutionView, RunSummary, StepView
 from airflow_aiflow.durable.submission import Submission, Submissions
 from airflow_aiflow.durable.submitting import SubmissionService
 from airflow_aiflow.exceptions import AirflowRefusedError, SubmissionRefusedError
@@ -126,6 +126,9 @@ class _NoExecutions:
     """Read nothing: what has no run has no executions, and what has one is only looked at for its end."""
 
     def executions(self, dag_id: str, run_id: str) -> list[ExecutionView]:
+        return []
+
+    def steps(self, dag_id: str, run_id: str, *, limit: int) -> list[StepView]:
         return []
 
     def summaries(self, runs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], RunSummary]:
