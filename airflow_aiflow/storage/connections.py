@@ -24,7 +24,8 @@ from psycopg.pq import ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGresult
 
 from airflow_aiflow.exceptions import LedgerUnavailableError
-from airflow_aiflow.storage.hot_statement import Params, hot, send
+from airflow_aiflow.storage.hot_statement import Params as Params
+from airflow_aiflow.storage.hot_statement import hot, send
 from airflow_aiflow.storage.postgres_faults import address, wrap
 from airflow_aiflow.storage.rows import Row
 
