@@ -70,6 +70,14 @@ FAULTS = (
 )
 
 
+#: Of theirs the others are played; why not these, for the report.
+NOT_PLAYED = {
+    "sibling_raises": "needs two tool calls in one answer; the stand-in model, which both sides share, asks for one",
+    "frozen_and_thawed": "Airflow takes a frozen worker for dead after minutes of its own, longer than all others take",
+    "answer_forged": "needs an edit of Airflow's own task state by a person, which this report has no way to make",
+}
+
+
 def run_ours(folder: Path) -> dict[str, Any]:
     """
     Play all scenarios on our side.
@@ -131,6 +139,9 @@ def report(mine: dict[str, Any], theirs: dict[str, Any]) -> str:
         peer = cell(theirs[fault.key]) if fault.key in theirs else f"[{fault.before}]"
         lines.append(f"{fault.what:<68}{cell(mine.get(fault.key)):<16}{peer}")
     lines.append("asked: a truthful person was asked whether the charge happened. [..]: measured before, not now.")
+    if theirs:
+        lines.append("Not played on the peer's side:")
+        lines += [f"  {fault.what}: {NOT_PLAYED[fault.key]}" for fault in FAULTS if fault.key not in theirs]
     return "\n".join(lines)
 
 

@@ -153,8 +153,7 @@ def cleared_in_flight(runs: AgentRuns) -> None:
     runs.ended("success")
 
 
-#: Not here: parallel tool calls (the stand-in model asks for one at a time), a worker that is frozen until Airflow
-#: declares it dead, and a recorded answer edited by REST.
+#: What is not here, and why: ``NOT_PLAYED`` of the report.
 SCENARIOS: dict[str, Callable[[AgentRuns], None]] = {
     each.__name__: each
     for each in (

@@ -20,6 +20,7 @@ WITHOUT_BLOCK = {
     "let_go.sql",
     "beat.sql",
     "want.sql",
+    "leave.sql",
     "heard.sql",
     "release_held.sql",
     "compensated.sql",
