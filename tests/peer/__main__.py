@@ -72,7 +72,7 @@ FAULTS = (
 
 #: Of theirs the others are played; why not these, for the report.
 NOT_PLAYED = {
-    "sibling_raises": "needs two tool calls in one answer; the stand-in model, which both sides share, asks for one",
+    "sibling_raises": "needs two tool calls in one answer; the stand-in model asks for one at a time",
     "frozen_and_thawed": "Airflow takes a frozen worker for dead after minutes of its own, longer than all others take",
     "answer_forged": "needs an edit of Airflow's own task state by a person, which this report has no way to make",
 }

@@ -361,8 +361,8 @@ def test_an_object_is_written_once(
     airflow: Airflow, object_store: ObjectStoreServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    Not covered by the project's own environment: the amazon provider wants ``python-dateutil`` below 3, which Airflow takes
-    too, and ``constraints.txt`` has not.
+    Not covered by the project's own environment: the amazon provider wants ``python-dateutil`` below 3, which Airflow
+    takes too, and ``constraints.txt`` has not.
     """
     pytest.importorskip("airflow.providers.amazon.aws.operators.s3")
 
