@@ -59,9 +59,8 @@ test-ui: ## look at every page in a browser, in both themes; pictures in build/u
 	@AIFLOW_UI_ALL=1 $(BIN)/python -m pytest tests/ui tests/unit/ui $(ARGS)
 
 pictures: ## take the pictures that a whole make test-ui made into README and docs; look at them first
-	@for name in timeline-light inbox-light overview-dark; do \
-		cp "build/ui/$$name-1280.png" "docs/assets/$${name%-*}.png" || exit 1; \
-	done
+	$(call prepare,dev)
+	@$(BIN)/python tools/pictures.py $(ARGS)
 
 bench: ## measure what safety costs; writes bench/results.json
 	$(call prepare,dev bench)

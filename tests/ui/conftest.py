@@ -20,11 +20,11 @@ from airflow_aiflow.local.airflow_settings import clean_environment
 from airflow_aiflow.local.ports import free_port
 from airflow_aiflow.local.process import spawn, stop
 from airflow_aiflow.local.stack import Stack, StackPlan
-from tests.ui.person import PATIENCE, SHOTS, Person, Theme
-from tests.ui.story import Teller, copy_dags
+from tests.ui.person import PATIENCE, SHOTS, Person, Theme, sign_in
+from tests.ui.story import Teller, Told, copy_dags
 
-#: Names and roles: two who may act, and one who may look only.
-USERS = {"admin": "admin", "ben": "admin", "vera": "viewer"}
+#: Names and roles: two who may act, one who may look only, and one who has no right at all.
+USERS = {"admin": "admin", "ben": "admin", "vera": "viewer", "nina": ""}
 
 #: The path under which a second API server serves the same Airflow.
 PREFIX = "/team/airflow"
@@ -61,8 +61,26 @@ def ui_stack(stack_folder: Path) -> Iterator[Stack]:
 
 @pytest.fixture(scope="session")
 def teller(ui_stack: Stack, stack_folder: Path) -> Teller:
-    """Give what makes runs."""
-    return Teller(ui_stack, stack_folder / "ui-runs")
+    """Give what makes runs; those that several pages show have begun, side by side."""
+    teller = Teller(ui_stack, stack_folder / "ui-runs")
+    teller.begin_shared()
+    return teller
+
+
+@pytest.fixture(scope="session")
+def review(teller: Teller) -> Told:
+    """Give a review whose process was killed half way, and that a retry brought to its end."""
+    told = teller.shared("review")
+    assert teller.ended(told) == "success"
+    return told
+
+
+@pytest.fixture(scope="session")
+def doubt(teller: Teller) -> Told:
+    """Give a payment that was killed after the call, and asks; nobody answers it."""
+    told = teller.shared("doubt")
+    teller.asked(told, "charge_card")
+    return told
 
 
 @pytest.fixture(scope="session")
@@ -106,16 +124,25 @@ def browser() -> Iterator[Browser]:
         chromium.close()
 
 
+@pytest.fixture(scope="session")
+def tokens() -> dict[tuple[str, str], str]:
+    """Remember who is signed in where: each once."""
+    return {}
+
+
 @pytest.fixture
-def person(browser: Browser, ui_stack: Stack) -> Iterator[Callable[..., Person]]:
+def person(browser: Browser, ui_stack: Stack, tokens: dict[tuple[str, str], str]) -> Iterator[Callable[..., Person]]:
     """Let people in; at the end of the test no page may have complained."""
     there: list[Person] = []
 
     def enter(
         user: str = "admin", theme: Theme = "light", size: tuple[int, int] = (1280, 900), url: str | None = None
     ) -> Person:
-        password = json.loads((ui_stack.airflow.folder / "passwords.json").read_text())[user]
-        one = Person(browser, url or ui_stack.airflow.url, user, password, theme, size)
+        where = url or ui_stack.airflow.url
+        if (where, user) not in tokens:
+            password = json.loads((ui_stack.airflow.folder / "passwords.json").read_text())[user]
+            tokens[where, user] = sign_in(where, user, password)
+        one = Person(browser, where, user, tokens[where, user], theme, size)
         there.append(one)
         return one
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import urllib.request
 from pathlib import Path
 from typing import Any, Literal
@@ -21,6 +22,18 @@ AXE = MODULES / "axe-core" / "axe.min.js"
 #: Milliseconds for what a page shows, on a machine that is busy with other things.
 PATIENCE = 60_000
 
+#: Write another name wherever a text of the page is one, or holds one as a word.
+RENAME = """([own, other]) => {
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  const parts = /([\\w.-]+)/;
+  while (texts.nextNode()) {
+    const text = texts.currentNode.nodeValue;
+    const written = text.split(parts).map(part => part.replace(/[.]+$/, "") === own
+      ? other + part.slice(own.length) : part).join("");
+    if (written !== text) texts.currentNode.nodeValue = written;
+  }
+}"""
+
 Theme = Literal["light", "dark"]
 
 #: What a browser writes of an answer that the test asked for: a refusal is an answer.
@@ -34,14 +47,12 @@ class Person:
     :param browser: a running one.
     :param url: of Airflow, with its prefix.
     :param user: name to sign in with.
-    :param password: its password.
+    :param token: what it is signed in with.
     :param theme: of Airflow.
     :param size: of the window.
     """
 
-    def __init__(
-        self, browser: Browser, url: str, user: str, password: str, theme: Theme, size: tuple[int, int]
-    ) -> None:
+    def __init__(self, browser: Browser, url: str, user: str, token: str, theme: Theme, size: tuple[int, int]) -> None:
         self.url = url.rstrip("/")
         self.user = user
         self.theme = theme
@@ -51,8 +62,7 @@ class Person:
         )
         self.context.set_default_timeout(PATIENCE)
         self.context.add_init_script(f"localStorage.setItem('theme', '{theme}')")
-        self.token = token(self.url, user, password)
-        self.context.add_cookies([{"name": "_token", "value": self.token, "url": self.url}])
+        self.context.add_cookies([{"name": "_token", "value": token, "url": self.url}])
         self.page: Page = self.context.new_page()
         self.page.on("pageerror", lambda error: self.problems.append(f"page error: {error}"))
         self.page.on("console", lambda said: self._heard(said.type, said.text))
@@ -73,11 +83,12 @@ class Person:
 
     def shot(self, name: str) -> Path:
         """
-        Keep a picture.
+        Keep a picture; this machine bears another name in it, for pictures are published.
 
         :param name: of the view; the theme and the width are added.
         """
         SHOTS.mkdir(parents=True, exist_ok=True)
+        self.page.evaluate(RENAME, [socket.gethostname(), "worker-1"])
         size = self.page.viewport_size or {"width": 0}
         file = SHOTS / f"{name}-{self.theme}-{size['width']}.png"
         self.page.screenshot(path=file)
@@ -104,11 +115,12 @@ class Person:
         self.context.close()
 
 
-def token(url: str, user: str, password: str) -> str:
+def sign_in(url: str, user: str, password: str) -> str:
     """
     Sign in as a program does.
 
     :param url: of Airflow, with its prefix.
+    :return: the token that a browser keeps as a cookie.
     """
     body = json.dumps({"username": user, "password": password}).encode()
     request = urllib.request.Request(f"{url}/auth/token", body, {"Content-Type": "application/json"})

@@ -30,6 +30,15 @@ PATIENCE = 150.0
 ANSWER_SECONDS = 0.15
 
 
+#: Runs that are begun with the stack: pipeline, run and conf. No test does to one what another does not expect.
+SHARED: dict[str, tuple[str, str, dict[str, object]]] = {
+    "review": ("contract_review", "november-review", {}),
+    "doubt": ("invoice_payment", "november-invoice", {"invoice": "INV-2041"}),
+    "path": ("invoice_payment", "november-invoice-2", {"invoice": "INV-2042"}),
+    "import": ("nightly_import", "nightly-import", {}),
+}
+
+
 @dataclass(frozen=True)
 class Told:
     """One run: where its pages are."""
@@ -59,7 +68,21 @@ class Teller:
         self.stack = stack
         self.client: AirflowClient = stack.airflow.client()
         self._folder = folder
+        self._shared: dict[str, Told] = {}
         stack.model.set_faults(Fault("delay", seconds=ANSWER_SECONDS))
+
+    def begin_shared(self) -> None:
+        """Start the runs of ``SHARED``, side by side: each waits for most of its time."""
+        for name, (dag_id, run_id, conf) in SHARED.items():
+            self._shared[name] = self.begin(dag_id, run_id, **conf)
+
+    def shared(self, name: str) -> Told:
+        """
+        Give a run that was begun with the stack.
+
+        :param name: in ``SHARED``.
+        """
+        return self._shared[name]
 
     def begin(self, dag_id: str, run_id: str, **conf: object) -> Told:
         """Start a run with a folder of its own."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections.abc import Callable
+from contextlib import closing
 
 import pytest
 from playwright.sync_api import expect
 
+from airflow_aiflow.durable.limit import Limit
 from airflow_aiflow.local.airflow_client import wait_for
+from airflow_aiflow.storage.postgres_limits import PostgresLimits
 from tests.ui.person import PATIENCE, Person
 from tests.ui.story import PATIENCE as LONG
 from tests.ui.story import Teller, Told
@@ -24,7 +25,7 @@ PAGES = {
     "recoveries": "Recoveries",
     "batches": "load",
     "limits": "pages-limit",
-    "search?q=invoice%2FINV-pages": "invoice/INV-pages",
+    "search?q=invoice%2FINV-2041": "invoice/INV-2041",
 }
 
 #: Items of the import that can't be read.
@@ -34,17 +35,11 @@ expect.set_options(timeout=PATIENCE)
 
 
 @pytest.fixture(scope="module")
-def runs(teller: Teller) -> dict[str, Told]:
+def runs(teller: Teller, review: Told, doubt: Told) -> dict[str, Told]:
     """Give runs that fill the pages: resumed after a kill, in doubt, with items that failed."""
-    found = {
-        "review": teller.begin("contract_review", "pages-review"),
-        "doubt": teller.begin("invoice_payment", "pages-doubt", invoice="INV-pages"),
-        "import": teller.begin("nightly_import", "pages-import"),
-    }
-    command = [sys.executable, "-m", "airflow_aiflow.cli", "limits", "set", "pages-limit", "--rpm", "500"]
-    subprocess.run([*command, "--home", str(teller.stack.home)], check=True, timeout=LONG, capture_output=True)
-    teller.asked(found["doubt"], "charge_card")
-    assert teller.ended(found["review"]) == "success"
+    with closing(PostgresLimits.connect(teller.stack.postgres.dsn())) as limits:
+        limits.set_limit(Limit("pages-limit", rpm=500))
+    found = {"review": review, "doubt": doubt, "import": teller.shared("import")}
     assert teller.ended(found["import"]) == "success"
     return found
 
@@ -101,8 +96,9 @@ def test_items_that_failed_run_once_more(person: Enter, teller: Teller, runs: di
 
 
 @pytest.mark.ui_all
-def test_a_clear_is_previewed_and_done(person: Enter, teller: Teller, runs: dict[str, Told]) -> None:
-    one = runs["review"]
+def test_a_clear_is_previewed_and_done(person: Enter, teller: Teller) -> None:
+    one = teller.begin("contract_review", "pages-clear")
+    assert teller.ended(one) == "success"
     admin = person()
     page = admin.go(one.run_tab())
     opener = page.get_by_role("button", name=re.compile("^Clear")).first
@@ -131,7 +127,7 @@ def test_a_clear_is_previewed_and_done(person: Enter, teller: Teller, runs: dict
 def test_a_broken_connection_shows_and_heals(person: Enter, runs: dict[str, Told]) -> None:
     admin = person()
     page = admin.go("plugin/aiflow/inbox")
-    article = page.get_by_role("article").filter(has_text="INV-pages")
+    article = page.get_by_role("article").filter(has_text="INV-2041")
     expect(article).to_be_visible()
     admin.context.set_offline(True)
     notice = page.get_by_text("The connection to Airflow is broken")

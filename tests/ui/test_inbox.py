@@ -60,17 +60,17 @@ def card(page: Page, name: str) -> Locator:
 
 
 def test_a_killed_charge_is_answered_and_the_run_goes_on(person: Enter, teller: Teller) -> None:
-    one = _begun(teller, "path")
+    one = teller.shared("path")
     teller.asked(one, "charge_card")
     number = effect_of(teller, one).number
     admin = person()
     page = admin.go(INBOX)
-    waiting = card(page, "path")
+    waiting = card(page, "2042")
     expect(waiting.get_by_role("heading")).to_contain_text("Did “charge_card” happen?")
     expect(waiting).to_contain_text(f"#{number}")
     expect(waiting).to_contain_text(re.compile("verified dead|presumed gone"))
     expect(waiting).to_contain_text(one.run_id)
-    expect(waiting.get_by_role("group", name="Request")).to_contain_text("INV-path")
+    expect(waiting.get_by_role("group", name="Request")).to_contain_text("INV-2042")
     expect(page).to_have_title(re.compile(r"^\(\d+\) "))
     waiting.get_by_role("button", name="It happened").click()
     result = waiting.get_by_label("Result as JSON")
@@ -83,7 +83,7 @@ def test_a_killed_charge_is_answered_and_the_run_goes_on(person: Enter, teller: 
     admin.shot("inbox-answer")
     confirm.click()
     expect(page.get_by_role("list", name="Just answered")).to_contain_text(f"#{number}: you said that it happened")
-    expect(card(page, "path")).to_have_count(0)
+    expect(card(page, "2042")).to_have_count(0)
     assert teller.ended(one) == "success"
     assert charged(one) == 1
     found = effect_of(teller, one)

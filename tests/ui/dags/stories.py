@@ -15,7 +15,7 @@ import signal
 import threading
 from pathlib import Path
 
-from airflow.sdk import Param, dag, task
+from airflow.sdk import Param, dag, get_current_context, task
 
 from airflow_aiflow import Flow
 
@@ -28,6 +28,11 @@ SOON = dt.timedelta(seconds=1)
 MODEL = "openai:gpt-5-mini"
 OPTIONS = {"schedule": None, "start_date": START, "default_args": {"retry_delay": SOON, "retries": 3}}
 FOLDER = {"folder": Param(type="string")}
+
+
+def given_folder() -> str:
+    """Give the run's folder; no argument, for an effect's request is what people read."""
+    return get_current_context()["params"]["folder"]
 
 
 def die_once(folder: str, name: str) -> None:
@@ -44,18 +49,18 @@ def split(number: int) -> str:
     return f"Section {number}. The supplier delivers within {number + 3} days."
 
 
-def check(folder: str, kill: bool) -> str:
+def check(notes: list[str], kill: bool) -> str:
     """Check the notes, and die half way at the first time."""
     MOMENT.wait(0.3)
     if kill:
-        die_once(folder, "check")
-    return "complete"
+        die_once(given_folder(), "check")
+    return f"{len(notes)} notes, complete"
 
 
-def book(ctx: object, folder: str) -> str:
+def book(ctx: object, summary: str) -> str:
     """Book the review."""
     MOMENT.wait(0.2)
-    with (Path(folder) / "booked.txt").open("a") as file:
+    with (Path(given_folder()) / "booked.txt").open("a") as file:
         file.write("booked\n")
     return "booking 4711"
 
@@ -73,24 +78,25 @@ def contract_review():
         )
         prompts = [f"Is clause {n} of section {s} usual?" for s in range(8) for n in range(4)]
         notes = flow.llm_map("clause", prompts, max_workers=4, model_id=MODEL)
-        flow.step("check", check, params["folder"], params["kill"])
+        flow.step("check", check, notes, params["kill"])
         for number, section in enumerate(sections[:5]):
             flow.llm("risk", f"Name the risk of this section.\n\n{section}\n{number}", model_id=MODEL)
         return flow.llm("summary", f"Summarise.\n\n{outline}\n" + "\n".join(notes), model_id=MODEL)
 
     @task.effect(key="review/{{ run_id }}", timeout=5)
-    def file_review(ctx, folder, summary):
-        return book(ctx, folder)
+    def file_review(ctx, summary):
+        return book(ctx, summary)
 
     @task
     def publish(receipt: str):
         print(receipt)
 
-    publish(file_review("{{ params.folder }}", assess(read())))
+    publish(file_review(assess(read())))
 
 
-def charge(ctx: object, folder: str) -> str:
+def charge(ctx: object) -> str:
     """Charge the card, and lose the process before anybody hears of it."""
+    folder = given_folder()
     with (Path(folder) / "charged.txt").open("a") as file:
         file.write(f"{ctx.idempotency_key}\n")
     die_once(folder, "charge")
@@ -104,10 +110,10 @@ def invoice_payment():
         return flow.llm("wording", "Write the text of a payment over 129 euros for a hosting invoice.", model_id=MODEL)
 
     @task.effect(key="invoice/{{ params.invoice }}", on_in_doubt="ask", timeout=1)
-    def charge_card(ctx, folder, invoice, text):
-        return charge(ctx, folder)
+    def charge_card(ctx, invoice, cents, currency, text):
+        return charge(ctx)
 
-    charge_card("{{ params.folder }}", "{{ params.invoice }}", prepare())
+    charge_card("{{ params.invoice }}", 12_900, "EUR", prepare())
 
 
 def read_row(number: int) -> int:
