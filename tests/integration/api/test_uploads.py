@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import random
-import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import UUID
 
 import httpx
 import pytest
 
-from airflow_aiflow.api import submission_routes
-from airflow_aiflow.api.own_threads import OwnThreads
 from airflow_aiflow.durable.artifact import ArtifactRef, bind_store
 from airflow_aiflow.durable.upload import UploadDesk
 from airflow_aiflow.exceptions import ArtifactMissingError
@@ -23,7 +19,6 @@ from airflow_aiflow.storage.postgres_uploads import PostgresUploads
 from airflow_aiflow.storage.s3 import S3ArtifactStore
 from airflow_aiflow.storage.s3_settings import S3Settings
 from tests.integration.api.conftest import User, World
-from tests.integration.api.test_events import Server, until
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -204,52 +199,3 @@ def test_where_they_are_off_nothing_is_taken(world: World) -> None:
     assert announce(world).status_code == 404
     refused = submit(world, {"reference": {"$upload": "01930000-0000-7000-8000-000000000000"}})
     assert refused.status_code == 422
-
-
-class SlowDesk:
-    """Be a desk whose store takes for ever, until it is let go."""
-
-    def __init__(self) -> None:
-        self.go, self.at_work = threading.Event(), 0
-
-    def resolve(self, user: str, pipeline: str, given: Any) -> tuple[Any, list[int]]:
-        return {"question": "why?"}, [1]
-
-    def take_in(self, upload: int) -> None:
-        self.at_work += 1
-        assert self.go.wait(60)
-
-
-def test_slow_uploads_keep_no_other_route_waiting(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """More of them than the API server has shared threads (40); what is more than can wait is told to come again."""
-    desk = SlowDesk()
-    world.desk = desk  # type: ignore[assignment]
-    server = Server(world)
-    at_once, waiting, more = 4, 42, 5
-    monkeypatch.setattr(submission_routes, "TAKING_IN", OwnThreads("submits with uploads", at_once, waiting=waiting))
-    try:
-        with httpx.Client(timeout=60, limits=httpx.Limits(max_connections=None)) as client:
-
-            def hand_in(number: int) -> httpx.Response:
-                given = {"question": "why?", "doc": {"$upload": str(UUID(int=number))}}
-                body = {"pipeline": "answer", "input": given, "idempotency_key": f"k{number}"}
-                return client.post(f"{server.url}/aiflow/api/v1/submissions", json=body)
-
-            with ThreadPoolExecutor(at_once + waiting + more) as pool:
-                answers = [pool.submit(hand_in, number) for number in range(at_once + waiting + more)]
-                try:
-                    until(lambda: sum(each.done() for each in answers) == more)
-                    assert desk.at_work == at_once
-                    for _ in range(3):
-                        quick = client.get(f"{server.url}/aiflow/api/v1/submissions", timeout=25)
-                        assert quick.status_code == 200
-                finally:
-                    desk.go.set()
-                found = [each.result() for each in answers]
-    finally:
-        server.stop()
-    refused = [each for each in found if each.status_code == 503]
-    assert len(refused) == more
-    assert {each.headers["Retry-After"] for each in refused} == {"5"}
-    assert {each.headers["Content-Type"] for each in refused} == {"application/problem+json"}
-    assert sorted(each.status_code for each in found if each not in refused) == [202] * (at_once + waiting)
