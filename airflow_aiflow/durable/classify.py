@@ -178,7 +178,7 @@ class _Judge:
         self._kept.append(error)
         self._judged[id(error)] = None
         causes: list[Classified] = []
-        for cause in (*_causes(error), *self._hidden_by_word(error)):
+        for cause in _causes(error):
             found = self._judged[id(cause)] if id(cause) in self._judged else self._by_causes(cause)
             if found is not None:
                 causes.append(found)
@@ -186,28 +186,19 @@ class _Judge:
         if verdict is None and causes:
             worst = max(causes, key=lambda one: _ORDER.index(one.kind))
             verdict = Classified(worst.kind, worst.retry_after, f"{worst.why}, under {_name(error)}")
-        elif verdict is None and tells_model(error, again=True):
-            verdict = Classified("not_applied", None, f"{_name(error)}: the function wants to be called again")
         elif verdict is None:
             verdict = Classified("unknown", None, f"{_name(error)} does not say whether a request was sent")
         self._judged[id(error)] = verdict
         return verdict
 
-    def _hidden_by_word(self, error: BaseException) -> Iterator[BaseException]:
-        """Yield what was being handled when an author had the model asked again, also where ``from None`` hides it."""
-        beside = error.__context__
-        if beside is not None and beside is not self._handling and tells_model(error, again=True):
-            yield beside
 
-
-def tells_model(error: BaseException, *, again: bool = False) -> bool:
+def tells_model(error: BaseException) -> bool:
     """
     Say whether an exception is what a tool has its model told, in place of a result.
 
     :param error: out of an effect's function.
-    :param again: whether to look only for the word that the tool is to be called again.
     """
-    words = ("ModelRetry",) if again else ("ModelRetry", "ToolFailed")
+    words = ("ModelRetry", "ToolFailed")
     return any(cls.__name__ in words and _package(cls) == "pydantic_ai" for cls in type(error).__mro__)
 
 
