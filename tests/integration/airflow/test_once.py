@@ -360,12 +360,6 @@ t >> read()
 def test_an_object_is_written_once(
     airflow: Airflow, object_store: ObjectStoreServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    Not covered by the project's own environment: the amazon provider wants ``python-dateutil`` below 3, which Airflow
-    takes too, and ``constraints.txt`` has not.
-    """
-    pytest.importorskip("airflow.providers.amazon.aws.operators.s3")
-
     bucket = object_store.bucket()
     connection = {
         "conn_type": "aws",
