@@ -14,8 +14,10 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, get_args
+from typing import Any, cast, get_args
 from uuid import uuid4
+
+import tenacity
 
 from airflow_aiflow.durable.classify import Classified, Kind, classify, tells_model
 from airflow_aiflow.durable.effect import (
@@ -70,12 +72,11 @@ class _Raised:
 
 
 class _CallAgain(Exception):
-    """Have the call made again after a while, which the target may have named."""
+    """Have the call made again after ``pause`` seconds, which the target may have named."""
 
     def __init__(self, failures: int, retry_after: float | None) -> None:
         # Past the longest wait the exponent decides nothing any more.
         doubled = min(FIRST_PAUSE * float(2 ** min(failures - 1, 10)), LONGEST_WAIT)
-        #: Seconds: as long as the target says, else twice as long each time.
         self.pause = doubled if retry_after is None else retry_after
         super().__init__(f"after {failures} failures")
 
@@ -163,12 +164,15 @@ class EffectCall:
                     return done.value
             # What the author was handling when the effect was called is no sign of what the call did.
             outer = sys.exception()
-            while True:
-                try:
-                    return self._until_called(outer)
-                except _CallAgain as again:
-                    pause = again.pause
-                session.pause(pause)
+            try:
+                return self._until_called(outer)
+            except _CallAgain as again:
+                first = again
+            # Only now is tenacity's bookkeeping paid for: an effect that works has no time for it.
+            wanted = tenacity.retry_if_exception_type(_CallAgain)
+            retrying = tenacity.Retrying(retry=wanted, wait=_pause, sleep=session.pause, reraise=True)
+            session.pause(first.pause)
+            return retrying(self._until_called, outer)
 
     def _until_called(self, outer: BaseException | None) -> Any:
         """Go from what the row says to the call's outcome; ``_CallAgain`` where it may be made again."""
@@ -389,3 +393,7 @@ class EffectCall:
         if found.execution != ours:
             return f" by {found.execution}"
         return f" in generation {found.generation}" if found.generation < self._session.taken.generation else ""
+
+
+def _pause(state: tenacity.RetryCallState) -> float:
+    return cast(_CallAgain, state.outcome and state.outcome.exception()).pause
