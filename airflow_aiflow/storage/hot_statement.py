@@ -15,6 +15,7 @@ from datetime import datetime
 from functools import cache
 from typing import LiteralString, NamedTuple
 
+from psycopg import DataError
 from psycopg.pq import Format
 from psycopg.pq.abc import PGconn
 
@@ -56,6 +57,7 @@ def send(pgconn: PGconn, statement: HotStatement, params: Params) -> None:
 
     :param pgconn: on which it is prepared.
     :param params: texts, bytes, numbers, moments, UUIDs, ``None``.
+    :raises psycopg.DataError: if a text holds a NUL.
     """
     values = [params[name] for name in statement.names]
     pgconn.send_query_prepared(
@@ -67,4 +69,8 @@ def send(pgconn: PGconn, statement: HotStatement, params: Params) -> None:
 
 
 def _text(value: object) -> bytes:
-    return (value.isoformat() if isinstance(value, datetime) else str(value)).encode()
+    text = (value.isoformat() if isinstance(value, datetime) else str(value)).encode()
+    if b"\0" in text:
+        # libpq would take what stands before it for the whole.
+        raise DataError("PostgreSQL text fields cannot contain NUL (0x00) bytes")
+    return text

@@ -84,6 +84,13 @@ def test_a_refusal_is_the_same_and_leaves_a_connection_that_works(lent: Connecti
     assert lent.ask(statement, {"by": 1}, small=True) == [(1,)]
 
 
+@pytest.mark.parametrize("small", [False, True])
+def test_a_text_with_a_nul_is_refused_and_not_cut(lent: Connections, small: bool) -> None:
+    with pytest.raises(LedgerError, match="NUL"):
+        lent.ask("select %(text)s::text", {"text": "before\0after"}, small=small)
+    assert lent.ask("select %(n)s::int", {"n": 1}, small=small) == [(1,)]
+
+
 def test_a_connection_that_dies_under_a_statement_is_replaced(lent: Connections, dsn: str) -> None:
     with pytest.raises(LedgerUnavailableError):
         lent.ask("select pg_terminate_backend(pg_backend_pid()), %(n)s::int", {"n": 1}, small=True)
