@@ -8,9 +8,12 @@ stored *before* the row that names it is committed.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any, NamedTuple
+
+EPOCH = datetime.fromtimestamp(0, UTC)
+MICROSECOND = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +77,30 @@ class Kept(NamedTuple):
     inline: bytes | None
     sha256: bytes | None
     seal: bytes
-    ended_at: datetime
+    #: Microseconds since 1970, by the worker's clock: a million moments would take longer than all else of a row.
+    ended_us: int
     fence: int
     #: Of a model call; ``None``: it was none.
     tokens_in: int | None
     tokens_out: int | None
     cost: Decimal | None
+
+    @classmethod
+    def of(cls, record: StepRecord) -> Kept:
+        """
+        Give of a record what a replay needs.
+
+        :param record: as it is in memory.
+        """
+        result, usage = record.result, record.usage
+        paid = (None, None, None) if usage is None else (usage.tokens_in, usage.tokens_out, usage.cost)
+        ended_us = (record.ended_at - EPOCH) // MICROSECOND
+        return cls(record.step_key, result.inline, result.sha256, record.seal, ended_us, record.fence, *paid)
+
+    @property
+    def ended_at(self) -> datetime:
+        """When it ended, by the worker's clock."""
+        return EPOCH + self.ended_us * MICROSECOND
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from airflow_aiflow.durable.record import Kept
 from airflow_aiflow.runtime.map_place import Place
 from airflow_aiflow.runtime.reuse import look, may_reuse
 from airflow_aiflow.runtime.session import Session
-from airflow_aiflow.runtime.step_seal import kept_of
 
 
 class Found(NamedTuple):
@@ -66,7 +65,7 @@ class Lookups:
         if not steps:
             return {}
         records = ((place.slot.key, steps.get(place.slot.key)) for place in places)
-        return {key: kept_of(record) for key, record in records if record is not None}
+        return {key: Kept.of(record) for key, record in records if record is not None}
 
     def close(self) -> None:
         """Give the thread back."""

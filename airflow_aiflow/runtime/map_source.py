@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from airflow_aiflow.durable.fingerprint import Printed
@@ -111,6 +112,8 @@ class Chunks:
 
     def __init__(self, items: Iterable[Any]) -> None:
         self._items: Iterator[Any] = iter(items)
+        #: Whether to go on in it runs no code of the author's, which may be slow, or end in an error.
+        self._at_hand = type(items) in (list, tuple, range)
         self.ended = False
         #: What the author's generator raised.
         self.error: Exception | None = None
@@ -121,6 +124,10 @@ class Chunks:
 
         :param most: how many.
         """
+        if self._at_hand:
+            taken = list(islice(self._items, most))
+            self.ended = len(taken) < most
+            return taken
         chunk: list[Any] = []
         began = time.monotonic()
         items = self._items

@@ -31,7 +31,7 @@ from airflow_aiflow.runtime.replay import Slot
 from airflow_aiflow.runtime.reuse import copy_of, read
 from airflow_aiflow.runtime.session import Session
 from airflow_aiflow.runtime.sharing import copied, look_shared, shares
-from airflow_aiflow.runtime.step_seal import refuse_seal, sealed_at, seals
+from airflow_aiflow.runtime.step_seal import refuse_seal, sealed_us, seals
 from airflow_aiflow.runtime.steps import read_back
 
 #: Most items whose records are looked up in one query.
@@ -186,7 +186,7 @@ class MapRun:
             slot = place.slot
             try:
                 hashed = kept.sha256 or hashlib.sha256(kept.inline or b"").digest()
-                if seal_of(slot.key, slot.fingerprint, hashed, sealed_at(kept.ended_at)) != kept.seal:
+                if seal_of(slot.key, slot.fingerprint, hashed, sealed_us(kept.ended_us)) != kept.seal:
                     refuse_seal(session, slot, name, kept)
                 value = read(kept.inline, kept.sha256, name, as_type) if wanted else None
             except Exception as error:

@@ -66,6 +66,16 @@ def sealed_at(ended_at: datetime) -> int:
     return int(ended_at.timestamp() * 1_000_000)
 
 
+def sealed_us(ended_us: int) -> int:
+    """
+    Give a step's moment as ``sealed_at`` does.
+
+    :param ended_us: microseconds since 1970.
+    :return: the same, at times one less: seals were made by way of a float.
+    """
+    return int(ended_us / 1_000_000 * 1_000_000)
+
+
 def new_seal(session: Session, step_key: bytes, fingerprint: bytes, stored: Stored, ended_at: datetime) -> bytes:
     """
     Seal a step of the attempt at work.
@@ -87,17 +97,6 @@ def check_seal(session: Session, record: StepRecord, *, place: tuple[int, int] |
     """
     parts = sealed_parts(session, record.step_key, record.fingerprint, record.result, record.ended_at, place=place)
     verify(record.seal, step=record.name, **parts)
-
-
-def kept_of(record: StepRecord) -> Kept:
-    """
-    Give of a record what a replay needs.
-
-    :param record: as it is in memory.
-    """
-    result, usage = record.result, record.usage
-    tokens = (None, None, None) if usage is None else (usage.tokens_in, usage.tokens_out, usage.cost)
-    return Kept(record.step_key, result.inline, result.sha256, record.seal, record.ended_at, record.fence, *tokens)
 
 
 def refuse_seal(session: Session, slot: Slot, name: str, kept: Kept) -> None:

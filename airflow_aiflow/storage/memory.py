@@ -205,7 +205,7 @@ class MemoryLedger:
         """Read what is recorded under these keys."""
         with self.statement() as tables:
             steps = tables.steps.get((lease.execution_pk, generation), {})
-            return [memory_steps.kept(step_record(steps[key])) for key in dict.fromkeys(step_keys) if key in steps]
+            return [Kept.of(step_record(steps[key])) for key in dict.fromkeys(step_keys) if key in steps]
 
     def step(self, lease: Lease, generation: int, step_key: bytes) -> StepRecord | None:
         """Read one step whole."""

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from airflow_aiflow.durable.execution import Lease
 from airflow_aiflow.durable.ports import Totals
-from airflow_aiflow.durable.record import Kept, SharedStep, StepRecord
+from airflow_aiflow.durable.record import SharedStep, StepRecord
 from airflow_aiflow.storage.memory_tables import ExecutionRow, Tables
 from airflow_aiflow.storage.rows import step_record
 
@@ -28,13 +28,6 @@ def recorded(steps: list[StepRecord], most: int) -> tuple[list[StepRecord], Tota
         unpriced=sum(usage.cost is None for usage in usages),
     )
     return held, sums
-
-
-def kept(step: StepRecord) -> Kept:
-    """Give of a step what its replay needs."""
-    usage = step.usage
-    tokens = (None, None, None) if usage is None else (usage.tokens_in, usage.tokens_out, usage.cost)
-    return Kept(step.step_key, step.result.inline, step.result.sha256, step.seal, step.ended_at, step.fence, *tokens)
 
 
 def shared(tables: Tables, lease: Lease, step_key: bytes) -> SharedStep | None:
