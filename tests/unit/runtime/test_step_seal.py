@@ -7,10 +7,11 @@ from datetime import UTC, datetime, timedelta, timezone
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from airflow_aiflow.durable.record import Kept, StepRecord, Stored
+from airflow_aiflow.durable.record import EPOCH, MICROSECOND, Kept, StepRecord, Stored
 from airflow_aiflow.runtime.step_seal import sealed_at, sealed_us
 
-MOMENTS = st.datetimes(datetime(1971, 1, 1), datetime(2200, 1, 1), timezones=st.just(UTC))
+#: Until the year 2191.
+MOMENTS = st.integers(0, 7 * 10**15).map(lambda passed: EPOCH + passed * MICROSECOND)
 
 
 @given(MOMENTS)
