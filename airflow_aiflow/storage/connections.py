@@ -98,21 +98,26 @@ class BoundedConnection(psycopg.Connection[Row]):
             return self._reader.load_rows(0, result.ntuples, tuple)
 
     def _result(self) -> PGresult:
-        """Wait for the one result of what was sent, at most ``SILENCE`` between two signs of life."""
+        """Wait for the end of what was sent, at most ``SILENCE`` between two signs of life, and give its result."""
         pgconn = self.pgconn
         if pgconn.flush():
             self.wait(generators.send(pgconn))  # more than the socket takes at once
+        results = []
+        while (result := self._next_result()) is not None:
+            results.append(result)
+        # The commit comes after the rows: a statement that gave some may still be refused.
+        for result in results:
+            if result.status == ExecStatus.FATAL_ERROR:
+                raise psycopg.errors.error_from_result(result, encoding="utf-8")
+        return results[0]
+
+    def _next_result(self) -> PGresult | None:
+        pgconn = self.pgconn
         while pgconn.is_busy():
             if not self._poll.poll(SILENCE * 1000):
                 raise SilenceError(f"no answer for {SILENCE:g} seconds")
             pgconn.consume_input()
-        result = pgconn.get_result()
-        assert result is not None
-        while pgconn.get_result() is not None:
-            pass
-        if result.status == ExecStatus.FATAL_ERROR:
-            raise psycopg.errors.error_from_result(result, encoding="utf-8")
-        return result
+        return pgconn.get_result()
 
     def is_quiet(self) -> bool:
         """Say whether nothing has come while it lay idle: whoever ends a connection makes its socket readable."""

@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import Any, LiteralString
 from uuid import UUID
 
+import psycopg
 import pytest
 
 from airflow_aiflow.exceptions import LedgerError, LedgerUnavailableError
@@ -108,6 +109,39 @@ def test_a_server_that_falls_silent_is_given_up(lent: Connections, monkeypatch: 
         assert lent.ask("select %(n)s::int", {"n": 2}, small=True) == [(2,)]
     finally:
         os.kill(backend, signal.SIGCONT)
+
+
+LATE: LiteralString = "insert into late values (%(n)s) returning n"
+
+
+def _late(dsn: str, body: LiteralString) -> None:
+    """Make a table whose rows are looked at by the commit alone."""
+    with psycopg.connect(dsn) as connection:
+        connection.execute(
+            "create table late (n integer); create function look() returns trigger language plpgsql as $$ begin "
+            + body
+            + " end $$; create constraint trigger look after insert on late deferrable initially deferred for each row "
+            "execute function look()"
+        )
+
+
+@pytest.mark.parametrize("small", [False, True])
+def test_a_commit_that_fails_is_told(lent: Connections, dsn: str, small: bool) -> None:
+    _late(dsn, "raise exception 'not to be committed';")
+    with pytest.raises(LedgerError, match="not to be committed"):
+        lent.ask(LATE, {"n": 1}, small=small)
+    assert lent.ask("select count(*) from late") == [(0,)]
+
+
+@pytest.mark.parametrize("small", [False, True])
+def test_a_commit_is_not_waited_for_for_ever(
+    lent: Connections, dsn: str, monkeypatch: pytest.MonkeyPatch, small: bool
+) -> None:
+    _late(dsn, "raise notice 'this sends the rows'; perform pg_sleep(3); return null;")
+    lent.ask("select %(n)s::int", {"n": 1}, small=small)
+    monkeypatch.setattr(connections, "SILENCE", 0.5)
+    with pytest.raises(LedgerUnavailableError, match=r"no answer for 0\.5 seconds"):
+        lent.ask(LATE, {"n": 1}, small=small)
 
 
 def test_behind_a_pooler_nothing_is_prepared(lent: Connections, monkeypatch: pytest.MonkeyPatch) -> None:
