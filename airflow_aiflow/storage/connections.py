@@ -167,8 +167,8 @@ class Connections:
 
     def __init__(self, conninfo: str, size: int) -> None:
         self.where = address(conninfo)
-        #: What libpq takes, the password in it.
-        self.conninfo = make_conninfo("", **(dict(DEFAULTS) | conninfo_to_dict(conninfo)))
+        #: What libpq takes, the password in it. Texts go as UTF-8, whatever the environment or the database has.
+        self.conninfo = make_conninfo("", **(dict(DEFAULTS) | conninfo_to_dict(conninfo) | {"client_encoding": "UTF8"}))
         self._size = size
         #: A stack; append and pop are atomic, so that the common case needs no lock.
         self._idle: list[BoundedConnection] = []

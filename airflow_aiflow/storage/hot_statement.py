@@ -69,7 +69,10 @@ def send(pgconn: PGconn, statement: HotStatement, params: Params) -> None:
 
 
 def _text(value: object) -> bytes:
-    text = (value.isoformat() if isinstance(value, datetime) else str(value)).encode()
+    if isinstance(value, datetime):
+        value = value.isoformat()
+    # Not `str` of a text: that of an enum's member is its name.
+    text = (value if isinstance(value, str) else str(value)).encode()
     if b"\0" in text:
         # libpq would take what stands before it for the whole.
         raise DataError("PostgreSQL text fields cannot contain NUL (0x00) bytes")

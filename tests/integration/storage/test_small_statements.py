@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
+from enum import Enum
 from typing import Any, LiteralString
 from uuid import UUID
 
@@ -109,6 +110,18 @@ def test_a_server_that_falls_silent_is_given_up(lent: Connections, monkeypatch: 
         assert lent.ask("select %(n)s::int", {"n": 2}, small=True) == [(2,)]
     finally:
         os.kill(backend, signal.SIGCONT)
+
+
+@pytest.mark.parametrize("small", [False, True])
+def test_a_text_arrives_as_it_is_whatever_its_class_and_the_environment(
+    lent: Connections, monkeypatch: pytest.MonkeyPatch, small: bool
+) -> None:
+    class Name(str, Enum):  # noqa: UP042 - as authors have them
+        CHARGE = "grün"
+
+    monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
+    rows = lent.ask("select %(text)s::text, convert_to(%(text)s::text, 'UTF8')", {"text": Name.CHARGE}, small=small)
+    assert rows == [("grün", "grün".encode())]
 
 
 LATE: LiteralString = "insert into late values (%(n)s) returning n"
