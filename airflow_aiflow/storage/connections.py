@@ -13,6 +13,7 @@ import select
 import threading
 import time
 from collections.abc import Generator, Mapping
+from contextlib import suppress
 from typing import Any, LiteralString, TypeVar
 
 import psycopg
@@ -88,7 +89,8 @@ class BoundedConnection(psycopg.Connection[Row]):
         with self.lock:
             if prepared.label not in self._prepared_here:
                 self.pgconn.send_prepare(prepared.label, prepared.sql)
-                self._result()
+                with suppress(psycopg.errors.DuplicatePreparedStatement):  # an interrupt came before it was noted
+                    self._result()
                 self._prepared_here.add(prepared.label)
             send(self.pgconn, prepared, params)
             result = self._result()

@@ -157,6 +157,20 @@ def test_a_commit_is_not_waited_for_for_ever(
         lent.ask(LATE, {"n": 1}, small=small)
 
 
+def test_an_interrupt_after_a_statement_was_prepared_leaves_a_connection_that_works(lent: Connections) -> None:
+    class Interrupted(set[bytes]):
+        def add(self, label: bytes) -> None:
+            raise KeyboardInterrupt
+
+    lent.ask("select 1")
+    [connection] = lent._idle
+    connection._prepared_here = Interrupted()
+    with pytest.raises(KeyboardInterrupt):
+        lent.ask("select %(n)s::int", {"n": 1}, small=True)
+    connection._prepared_here = set()
+    assert lent.ask("select %(n)s::int", {"n": 1}, small=True) == [(1,)]
+
+
 def test_behind_a_pooler_nothing_is_prepared(lent: Connections, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "is_direct", lambda connection: False)
     assert lent.ask("select %(n)s::int", {"n": 1}, small=True) == [(1,)]
