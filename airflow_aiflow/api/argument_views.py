@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from airflow_aiflow.api.execution_models import ArgumentModel, ArtifactModel
+from airflow_aiflow.durable.canonical_reader import ARTIFACT
 from airflow_aiflow.durable.record import StepRecord
 from airflow_aiflow.durable.step_arguments import Argument, unpack
 from airflow_aiflow.exceptions import PayloadError
@@ -58,7 +59,7 @@ def _shown(one: Argument, href: Callable[[str], str]) -> ArgumentModel:
 
 def _artifacts(value: Any) -> Iterator[str]:
     if isinstance(value, dict):
-        address = value.get("artifact")
+        address = value.get(ARTIFACT)
         if len(value) == 1 and isinstance(address, str) and _ADDRESS.fullmatch(address):
             yield address
         for item in value.values():

@@ -16,6 +16,9 @@ from typing import Any
 #: Stands for a secret.
 HIDDEN = "***"
 
+#: Names a stored file by its address. No mapping is shown with this key: whoever writes one is given no file by it.
+ARTIFACT = "$artifact"
+
 #: Stands for what was cut off.
 CUT = "..."
 
@@ -161,7 +164,7 @@ class _Reader:
                 found[CUT] = f"{count - place:,} more"
                 break
             key = self._whole_or_cut()
-            shown = key if isinstance(key, str) else json.dumps(key, ensure_ascii=False)
+            shown = key if isinstance(key, str) and key != ARTIFACT else json.dumps(key, ensure_ascii=False)
             value = self._whole_or_cut()
             found[shown] = _hidden(value) if self._hides is not None and self._hides(shown) else value
         return found
@@ -234,7 +237,7 @@ def _classed(reader: _Reader) -> Any:
 
 def _hooked(reader: _Reader) -> Any:
     name, value = reader.name(), reader.value()
-    return {"artifact": value} if name.endswith(".ArtifactRef") else value
+    return {ARTIFACT: value} if name.endswith(".ArtifactRef") else value
 
 
 def _method(reader: _Reader) -> str:

@@ -148,7 +148,7 @@ def test_each_kind_of_step_names_what_changed_and_a_files_argument_is_a_download
     assert (file.status_code, file.content) == (200, b"a scan")
     assert file.headers["Content-Disposition"].startswith("attachment")
     other = fresh.client.get(
-        URL + by_name["ref"]["artifact"]["href"].replace(by_name["ref"]["value"]["artifact"], "0" * 64)
+        URL + by_name["ref"]["artifact"]["href"].replace(by_name["ref"]["value"]["$artifact"], "0" * 64)
     )
     assert other.status_code == 404
     diff = fresh.get("/diff", **REVIEW, generation_a=1, generation_b=2).json()
@@ -159,6 +159,19 @@ def test_each_kind_of_step_names_what_changed_and_a_files_argument_is_a_download
     fresh.sql("update aiflow.step set arguments = null")
     old = fresh.get("/step", **REVIEW, key=found["scan"]).json()
     assert (old["arguments"], old["changed"]) == (None, ["argument 4"])
+
+
+@pytest.mark.parametrize("name", ["artifact", "$artifact"])
+def test_a_text_that_is_a_files_address_gives_nobody_that_file(fresh: House, name: str) -> None:
+    """Also where it was given in the shape in which a file's reference is shown: an input is anybody's."""
+    files: list[ArtifactRef] = []
+    fresh.task("review").run(lambda flow: files.append(flow.save(b"another one's scan", name="scan.pdf")))
+    address = files[0].sha256
+    fresh.task("split").run(lambda flow: flow.step("classify", len, {name: address}))
+    found = {row["name"]: row["key"] for row in rows(fresh.get("/timeline", **SPLIT).json())}
+    [page] = fresh.get("/step", **SPLIT, key=found["classify"]).json()["arguments"]
+    assert page["artifact"] is None
+    assert fresh.get(f"/artifacts/{address}", **SPLIT, key=found["classify"]).status_code == 404
 
 
 def test_large_results_and_files_are_downloads(house: House) -> None:

@@ -84,7 +84,9 @@ def kept(*args: Any, **options: Any) -> dict[str, Argument]:
         (len, "builtins.len"),
         (functools.partial(book, 1), {"partial of": f"{__name__}.book", "arguments": [1], "keywords": {}}),
         (list[int], "builtins.list[builtins.int]"),
-        (ArtifactRef("a" * 64, 3, "text/plain", "x", "s3://b/k"), {"artifact": "a" * 64}),
+        (ArtifactRef("a" * 64, 3, "text/plain", "x", "s3://b/k"), {"$artifact": "a" * 64}),
+        ({"$artifact": "a" * 64}, {'"$artifact"': "a" * 64}),
+        (OrderedDict({"$artifact": "a" * 64}), {'"$artifact"': "a" * 64}),
     ],
 )
 def test_a_value_is_shown_as_people_read_it(value: Any, shown: Any) -> None:
