@@ -29,3 +29,12 @@ def find_target(conn: str) -> str:
             f"{variable} is not set: set it to the connection with a role that may create a schema, or give the address"
         )
     return conninfo_of(value, variable)
+
+
+def target_name(conn: str) -> str:
+    """
+    Name a target in a message: an address may hold a password.
+
+    :param conn: a connection id, or an address.
+    """
+    return f"'{conn}'" if _CONN_ID.fullmatch(conn) else "the given address"

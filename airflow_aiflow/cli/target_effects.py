@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from airflow_aiflow.cli.output import FINDING, OK, show, table
-from airflow_aiflow.cli.target_address import find_target
+from airflow_aiflow.cli.target_address import find_target, target_name
 from airflow_aiflow.durable.identity import OWN_KEY
 from airflow_aiflow.exceptions import DedupTableError
 from airflow_aiflow.storage.target import MISSING, target_address
@@ -33,7 +33,7 @@ def list_here(options: argparse.Namespace) -> int:
             limit=options.limit,
         )
     more = f"\nthe newest {options.limit}: --limit shows more" if len(found) == options.limit else ""
-    text = table([_row(each) for each in found]) or f"no effects were done through '{options.conn_id}'"
+    text = table([_row(each) for each in found]) or f"no effects were done through {target_name(options.conn_id)}"
     show(options, {"effects": [_value(each) for each in found]}, text + more)
     return OK
 
@@ -66,11 +66,11 @@ def _told(conn_id: str, what: str) -> Iterator[None]:
         yield
     except MISSING as error:
         raise DedupTableError(
-            f"there is no dedup table behind '{conn_id}': no transactional effect was done there"
+            f"there is no dedup table behind {target_name(conn_id)}: no transactional effect was done there"
         ) from error
     except psycopg.Error as error:
         said = " ".join(str(error.diag.message_primary or error).split())
-        raise DedupTableError(f"the dedup table behind '{conn_id}' could not be {what} ({said})") from error
+        raise DedupTableError(f"the dedup table behind {target_name(conn_id)} could not be {what} ({said})") from error
 
 
 def _row(done: DoneHere) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from uuid import uuid4
 
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from airflow_aiflow.cli.__main__ import main
 from airflow_aiflow.local.postgres import PostgresServer
@@ -43,6 +44,21 @@ def test_what_was_done_is_listed_and_released_where_it_was_done(
     assert main(["effects", "list", "--conn-id", "erp", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["effects"] == []
     assert DurableTask(databases={"erp": dsn}, run_id="next").run(body) == 7
+
+
+def test_an_address_is_never_printed_for_it_holds_a_password(
+    postgres_server: PostgresServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dsn = postgres_server.fresh_database("erp")
+    said: list[str] = []
+    for address in (dsn, make_conninfo(dsn, options="-c no_such_setting=1")):
+        assert main(["effects", "list", "--conn-id", address]) == 1
+        said += capsys.readouterr()
+    assert main(["db", "install-dedup", dsn]) == 0
+    assert main(["effects", "list", "--conn-id", dsn]) == 0
+    text = "".join([*said, *capsys.readouterr()])
+    assert "no effects were done through the given address" in text
+    assert str(conninfo_to_dict(dsn)["password"]) not in text
 
 
 @pytest.mark.parametrize("arguments", [["1842", "--conn-id", "erp"], [str(uuid4())]])
