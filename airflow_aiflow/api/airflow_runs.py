@@ -10,7 +10,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache, partial
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from airflow.api_fastapi.common.dagbag import create_dag_bag
@@ -239,10 +239,25 @@ class AirflowRuns:
             mapped = bool(rows) and rows[0].map_index >= 0
         if not values:
             return None  # Airflow keeps no XCom of a task that returned nothing
-        if not mapped and (sha256 := reference_in(values[0])) is not None:
-            return StoredResult(sha256, partial(deserialize, values[0]))
+        return returned(values) if mapped else returned(values[:1], alone=True)
+
+
+def returned(values: Sequence[Any], *, alone: bool = False) -> Any:
+    """
+    Give what task instances returned; unread where some of it is large.
+
+    :param values: as they stand in XCom, in order.
+    :param alone: it is the one value, and no list of one.
+    """
+
+    def read() -> Any:
         plain = [deserialize(value) for value in values]
-        return plain if mapped else plain[0]
+        return plain[0] if alone else plain
+
+    stored = [reference_in(value) for value in values]
+    if any(stored):
+        return StoredResult(stored[0] if alone else None, read)
+    return read()
 
 
 @cache

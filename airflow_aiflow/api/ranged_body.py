@@ -41,12 +41,14 @@ class Content:
     :param size: bytes.
     :param media_type: of the answer.
     :param open: gives a part: (first byte, bytes); may wait long.
+    :param opens: the threads in which it waits.
     """
 
     sha256: str
     size: int
     media_type: str
     open: Callable[[int, int], BinaryIO]
+    opens: OwnThreads = STORE_THREADS
 
     @property
     def etag(self) -> str:
@@ -76,7 +78,7 @@ async def ranged(content: Content, headers: Mapping[str, str], more: Mapping[str
             status, first, last = 206, found[0], found[1] or 0
             size = last - first + 1
             base["Content-Range"] = f"bytes {first}-{last}/{content.size}"
-    stream = await STORE_THREADS.run(content.open, first, size)
+    stream = await content.opens.run(content.open, first, size)
     base["Content-Length"] = str(size)
     return StreamingResponse(_pieces(stream, size), status, headers=base, media_type=content.media_type)
 

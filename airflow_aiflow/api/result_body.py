@@ -31,7 +31,8 @@ JSON: Final = "application/json"
 #: with ``$``, a class of Airflow's serialiser, now and in releases before. In a text the quotes would be escaped.
 MARKS: Final = (b'{"$', b'"__classname__":', b'"__type":')
 
-#: Values that are read as a whole at once: each takes several times its size.
+#: Values that are read as a whole at once: each takes several times its size. The way to a part far behind in a value's
+#: frame takes as long, and is gone here, too: in the threads that hand pieces out, a few would hold up everybody's.
 WHOLE = OwnThreads("large results", 2, waiting=32)
 
 #: Bytes up to which a body that was read as a whole stays in memory.
@@ -78,14 +79,15 @@ class ResultDesk:
 
             with self._store().open_file(sha256) as stream:
                 return _whole(decode(stream.read()))
-        size = self._size_of(value.sha256, self._store().open_value)
-        if size is None:
+        address = value.sha256
+        size = None if address is None else self._size_of(address, self._store().open_value)
+        if address is None or size is None:
             return _whole(value.read())
 
         def opened(first: int, _size: int) -> BinaryIO:
-            return _behind(self._store().open_value(value.sha256), first)
+            return _behind(self._store().open_value(address), first)
 
-        return Content(value.sha256.hex(), size, JSON, opened)
+        return Content(address.hex(), size, JSON, opened, WHOLE)
 
     def _size_of(self, sha256: bytes, opened: Callable[[bytes], BinaryIO]) -> int | None:
         if sha256 in self._sizes:

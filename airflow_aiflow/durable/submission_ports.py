@@ -19,11 +19,11 @@ class StoredResult:
     """
     Name a result that is in the artifact store, as Airflow's serialiser and the payload's codec have written it.
 
-    :param sha256: its address.
+    :param sha256: its address; ``None``: it is a list, of which each task instance gave one, and some are there.
     :param read: gives the value itself; takes as much memory as the value does.
     """
 
-    sha256: bytes
+    sha256: bytes | None
     read: Callable[[], Any]
 
 

@@ -11,11 +11,14 @@ from uuid import uuid4
 
 import pytest
 from airflow.models.log import Log
+from airflow.sdk.serde import serialize
 
 from airflow_aiflow.api import airflow_runs
 from airflow_aiflow.durable.identity import ExecutionId
 from airflow_aiflow.durable.submission import Submission, SubmissionState
+from airflow_aiflow.durable.submission_ports import StoredResult
 from airflow_aiflow.recovery.airflow_view import HANDS, _Hand
+from airflow_aiflow.xcom import StoredList
 
 
 def test_a_run_that_is_ended_for_a_client_stands_in_the_audit_log_as_a_persons_word(
@@ -47,6 +50,15 @@ def test_a_run_that_is_ended_for_a_client_stands_in_the_audit_log_as_a_persons_w
     )
     assert hand.sets_state
     assert hand.touches(ExecutionId("answer", "run", "any"), began)
+
+
+def test_large_results_of_a_mapped_task_are_not_read_before_there_is_a_place_for_them() -> None:
+    large: Any = serialize(StoredList([1], "ab" * 32, 7))
+    given = airflow_runs.returned([5, large])
+    assert isinstance(given, StoredResult)
+    assert given.sha256 is None
+    assert airflow_runs.returned([large], alone=True).sha256 == bytes.fromhex("ab" * 32)
+    assert (airflow_runs.returned([5, "a"]), airflow_runs.returned(["a"], alone=True)) == ([5, "a"], "a")
 
 
 def _submission() -> Submission:

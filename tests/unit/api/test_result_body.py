@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import io
 import json
+import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 from fastapi.responses import Response, StreamingResponse
 
 from airflow_aiflow.api import result_body
-from airflow_aiflow.api.ranged_body import part
+from airflow_aiflow.api.ranged_body import part, ranged
 from airflow_aiflow.api.result_body import ResultDesk, plain_size
 from airflow_aiflow.durable.artifact import PAYLOAD_MEDIA_TYPE, TEXT_MEDIA_TYPE, ArtifactRef
 from airflow_aiflow.durable.payload import encode
@@ -204,3 +205,45 @@ def test_a_client_that_goes_closes_what_was_opened(store: MemoryArtifactStore) -
 
     asyncio.run(goes())
     assert opened[0].closed
+
+
+def test_several_stored_values_are_read_where_large_ones_are(store: MemoryArtifactStore) -> None:
+    answer, body = ask(store, StoredResult(None, lambda: [[1], [2]]), range="bytes=1-3")
+    assert (answer.status_code, body) == (206, b"[1]")
+
+
+def test_who_waits_for_the_end_of_a_large_value_holds_up_no_other_result(
+    store: MemoryArtifactStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sha256, many = store.put_value(encode(LARGE).data), 20
+    go_on, real = threading.Event(), store.open_value
+
+    async def asked() -> None:
+        desk, together = ResultDesk(lambda: store), asyncio.Barrier(many)
+        loop, at_work = asyncio.get_running_loop(), asyncio.Event()
+
+        def slow(address: bytes) -> Any:
+            loop.call_soon_threadsafe(at_work.set)
+            assert go_on.wait(20)
+            return real(address)
+
+        await desk.answer(StoredResult(sha256, never), {})
+
+        async def ranged_together(content: Any, headers: Any, more: Any) -> Response:
+            if headers:
+                await together.wait()
+            return await ranged(content, headers, more)
+
+        store.open_value = slow  # type: ignore[method-assign]
+        monkeypatch.setattr(result_body, "ranged", ranged_together)
+        wanted = {"range": "bytes=-9"}
+        ends = [asyncio.create_task(desk.answer(StoredResult(sha256, never), wanted)) for _ in range(many)]
+        try:
+            await at_work.wait()
+            assert (await asyncio.wait_for(desk.answer([1], {}), 10)).status_code == 200
+        finally:
+            go_on.set()
+            answers = await asyncio.gather(*ends)
+        assert {each.status_code for each in answers} == {206}
+
+    asyncio.run(asked())
