@@ -43,12 +43,12 @@ class CountingConnections(Connections):
         self.counts: Counter[str] = Counter()
         self._names = {statement(name): name for name in NAMES}
 
-    def ask(self, statement: LiteralString, params: Params | None = None) -> list[Row]:
+    def ask(self, statement: LiteralString, params: Params | None = None, *, small: bool = False) -> list[Row]:
         """Count, and carry out; heartbeats come by the clock and are left out."""
         name = self._names.get(statement, statement[:40])
         if name != "beat":
             self.counts[name] += 1
-        return super().ask(statement, params)
+        return super().ask(statement, params, small=small)
 
 
 def counting_ledger(conninfo: str) -> tuple[PostgresLedger, Counter[str]]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from airflow_aiflow.local.stack import Stack, StackPlan
+from tests.stack import FOLDER_STACKS
 
 DAGS = Path(__file__).parent / "dags"
 
@@ -25,4 +26,5 @@ def airflow_stack(stack_folder: Path) -> Iterator[Stack]:
     # A job that runs as it stands names no delay of its retries, and Airflow's own is five minutes.
     options = {"core.default_task_retry_delay": "1"}
     with Stack(StackPlan(home=stack_folder / "stack", dags_folder=dags, airflow_options=options)) as stack:
+        FOLDER_STACKS[Path(__file__).parent] = stack
         yield stack

@@ -20,6 +20,7 @@ from airflow_aiflow.local.airflow_settings import clean_environment
 from airflow_aiflow.local.ports import free_port
 from airflow_aiflow.local.process import spawn, stop
 from airflow_aiflow.local.stack import Stack, StackPlan
+from tests.stack import FOLDER_STACKS
 from tests.ui.person import PATIENCE, SHOTS, Person, Theme, sign_in
 from tests.ui.story import Teller, Told, copy_dags
 
@@ -56,6 +57,7 @@ def ui_stack(stack_folder: Path) -> Iterator[Stack]:
     options = {"core.simple_auth_manager_users": ",".join(f"{name}:{role}" for name, role in USERS.items())}
     plan = StackPlan(stack_folder / "ui-stack", copy_dags(stack_folder / "ui-dags"), airflow_options=options)
     with Stack(plan) as stack:
+        FOLDER_STACKS[Path(__file__).parent] = stack
         yield stack
 
 
@@ -114,9 +116,18 @@ def _answers(url: str) -> bool | None:
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    """Give a browser; each person has a window with cookies of their own."""
+def no_old_pictures() -> None:
+    """Begin without the pictures of a run before."""
     shutil.rmtree(SHOTS, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def browser(no_old_pictures: None) -> Iterator[Browser]:
+    """
+    Give a browser; each person has a window with cookies of their own.
+
+    A module's: while it is there, an event loop runs in this thread, and no other test can have one of its own.
+    """
     with sync_playwright() as playwright:
         # Its sandbox needs rights that a container does not give.
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])

@@ -182,7 +182,7 @@ def test_an_effect_is_found_by_its_number(behind: Plain, busy: EffectId) -> None
     for name in ("effect_numbered", "intent_standing"):
         read = touched(behind, name, {"number": number})
         assert max(read["effect"], read["intent"]) < FEW, (name, read)
-    params = {"number": number, "by": "ANNA", "note": "", "decision": "happened"}
+    params = {"number": number, "by": "ANNA", "user": None, "note": "", "decision": "happened"}
     params |= {"given": None, "given_sha256": None, "given_seal": None, "option": "x"}
     for name in ("resolve", "release", "answer"):
         with behind.transaction(force_rollback=True):

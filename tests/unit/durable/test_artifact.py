@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from airflow_aiflow.durable import artifact
 from airflow_aiflow.durable.artifact import (
     PAYLOAD_MEDIA_TYPE,
     TEXT_MEDIA_TYPE,
@@ -144,13 +145,19 @@ def test_a_reference_with_another_size_is_an_edited_one(store: MemoryArtifactSto
         edited.load()
 
 
-def test_outside_of_a_flow_it_says_where_to_read() -> None:
+@pytest.fixture
+def no_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget the store of Airflow's servers, which a test before may have had our plugin set."""
+    monkeypatch.setattr(artifact, "_default", None)
+
+
+def test_outside_of_a_flow_it_says_where_to_read(no_server: None) -> None:
     for read in (REF.load, REF.open, REF.url, current_store):
         with pytest.raises(NoFlowError, match="inside a durable task"):
             read()
 
 
-def test_a_binding_ends_with_its_block_and_nests(store: MemoryArtifactStore) -> None:
+def test_a_binding_ends_with_its_block_and_nests(store: MemoryArtifactStore, no_server: None) -> None:
     inner = MemoryArtifactStore()
     with bind_store(lambda: store):
         with bind_store(lambda: inner):
