@@ -34,6 +34,8 @@ class OwnThreads:
         self._name, self._most, self._waiting = name, most, waiting
         #: One for each event loop, as a limiter belongs to one.
         self._limiter: RunVar[CapacityLimiter] = RunVar(f"aiflow {name}")
+        #: Calls at work and waiting. The limiter's own count lags: who was let in waits in it a turn of the loop later.
+        self._inside: RunVar[int] = RunVar(f"aiflow {name} inside", 0)
 
     async def run(self, call: Callable[..., T], *args: Any, **named: Any) -> T:
         """
@@ -45,6 +47,10 @@ class OwnThreads:
         if limiter is None:
             limiter = CapacityLimiter(self._most)
             self._limiter.set(limiter)
-        if self._waiting is not None and limiter.statistics().tasks_waiting >= self._waiting:
+        if self._waiting is not None and self._inside.get() >= self._most + self._waiting:
             raise HTTPException(503, f"too many {self._name} at once here: try again", {"Retry-After": str(AGAIN)})
-        return await anyio.to_thread.run_sync(partial(call, *args, **named), limiter=limiter)
+        self._inside.set(self._inside.get() + 1)
+        try:
+            return await anyio.to_thread.run_sync(partial(call, *args, **named), limiter=limiter)
+        finally:
+            self._inside.set(self._inside.get() - 1)

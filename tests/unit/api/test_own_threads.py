@@ -33,5 +33,20 @@ def test_slow_calls_keep_no_shared_thread_and_have_an_end() -> None:
     asyncio.run(play())
 
 
+def test_who_comes_at_the_same_moment_is_counted_too() -> None:
+    """Each is let in before the last one that was let in waits for its thread."""
+    go, own = threading.Event(), OwnThreads("uploads under test", 2, waiting=3)
+
+    async def play() -> None:
+        calls = [asyncio.create_task(own.run(go.wait, 60)) for _ in range(9)]
+        done, _ = await asyncio.wait(calls, timeout=20, return_when=asyncio.FIRST_COMPLETED)
+        refused = len(done)
+        go.set()
+        found = await asyncio.gather(*calls, return_exceptions=True)
+        assert refused == sum(isinstance(each, HTTPException) for each in found) == 4
+
+    asyncio.run(play())
+
+
 def test_submits_with_uploads_use_them() -> None:
     assert isinstance(submission_routes.TAKING_IN, OwnThreads)
