@@ -19,9 +19,8 @@ from fastapi.responses import StreamingResponse
 from airflow_aiflow.api.following import EventTold, Following, Quiet, Told
 from airflow_aiflow.api.rights import SignedIn
 from airflow_aiflow.api.submission_routes import ERRORS, LONGEST_WAIT, MISSING
-from airflow_aiflow.durable.event_cursor import LONGEST, Cursor
+from airflow_aiflow.durable.event_cursor import LONGEST
 from airflow_aiflow.durable.payload import encode
-from airflow_aiflow.durable.submission import Submission
 
 #: Submissions on one stream.
 MOST = 100
@@ -43,6 +42,8 @@ Wait = Annotated[
         description="End once there was news, or after so many seconds: for who is behind a proxy that holds streams.",
     ),
 ]
+
+States = Annotated[bool, Query(description="Tell how they stand, and no event: for who waits for the end alone.")]
 
 
 class EventRoutes:
@@ -73,9 +74,10 @@ class EventRoutes:
         after: After = None,
         last_event_id: LastId = None,
         wait: Wait = None,
+        states: States = False,
     ) -> StreamingResponse:
         """Follow one submission."""
-        return await self._followed([submission_id], user, last_event_id or after, wait)
+        return await self._followed([submission_id], user, last_event_id or after, wait=wait, states=states)
 
     async def of_many(
         self,
@@ -84,13 +86,13 @@ class EventRoutes:
         after: After = None,
         last_event_id: LastId = None,
         wait: Wait = None,
+        states: States = False,
     ) -> StreamingResponse:
         """Follow many on one connection."""
-        return await self._followed(list(dict.fromkeys(submission_id)), user, last_event_id or after, wait)
+        ids = list(dict.fromkeys(submission_id))
+        return await self._followed(ids, user, last_event_id or after, wait=wait, states=states)
 
-    async def _followed(
-        self, ids: Sequence[UUID], user: BaseUser, after: str | None, wait: float | None
-    ) -> StreamingResponse:
+    async def _followed(self, ids: Sequence[UUID], user: BaseUser, after: str | None, **how: Any) -> StreamingResponse:
         try:
             cursor = await self._following.cursor(after or "")
         except ValueError as error:
@@ -99,14 +101,13 @@ class EventRoutes:
             found = await self._following.found(ids, user)
         except LookupError as error:
             raise HTTPException(404, MISSING) from error
-        return StreamingResponse(self._told(found, cursor, user, wait), media_type="text/event-stream", headers=HEADERS)
+        told = self._following.told(found, cursor, user, **how)
+        return StreamingResponse(self._written(told), media_type="text/event-stream", headers=HEADERS)
 
-    async def _told(
-        self, submissions: Sequence[Submission], cursor: Cursor, user: BaseUser, wait: float | None
-    ) -> AsyncIterator[bytes]:
+    async def _written(self, told: AsyncIterator[Told]) -> AsyncIterator[bytes]:
         # Also the first sign of life, by which a client knows that nobody holds the stream back.
         yield b"retry: 2000\n\n"
-        async for each in self._following.told(submissions, cursor, user, wait=wait):
+        async for each in told:
             yield _written(each)
 
 

@@ -139,7 +139,13 @@ class Following:
         return frozenset(name for name in names if not may(user, "GET", name, DagAccessEntity.XCOM))
 
     async def told(
-        self, submissions: Sequence[Submission], cursor: Cursor, user: BaseUser, *, wait: float | None = None
+        self,
+        submissions: Sequence[Submission],
+        cursor: Cursor,
+        user: BaseUser,
+        *,
+        wait: float | None = None,
+        states: bool = False,
     ) -> AsyncIterator[Told]:
         """
         Tell all there is behind a cursor, and then what comes, until all of them have ended.
@@ -148,31 +154,34 @@ class Following:
         :param cursor: how far the client is.
         :param user: who asks: a model's answer is told, while it is written, to who may see results.
         :param wait: seconds after which to end, or as soon as there was something to tell; ``None``: not before.
+        :param states: tell how they stand, and no event.
         """
         mute = await self._hub.ask(self._mute, submissions, user)
         way, clock = _Way(submissions, cursor.copy(), mute), asyncio.get_running_loop().time
-        until, last = None if wait is None else clock() + wait, clock() + LONGEST_SECONDS
+        spoke, until, last = clock(), None if wait is None else clock() + wait, clock() + LONGEST_SECONDS
         async with self._hub.stream(list(way.by_run), Cursor(dict(cursor.places))) as stream:
             while True:
-                left = QUIET_SECONDS
+                left = max(0.0, spoke + QUIET_SECONDS - clock()) if states else QUIET_SECONDS
                 if until is not None:
                     # How it stands is told in any case.
                     left = max(0.0, min(left, until + (0.0 if way.states else WORD_SECONDS) - clock()))
                 news = await self._hub.news(stream, left)
+                news = [] if states else news
                 async for each in self._events(way, stream, news):
                     yield each
-                known = bool(way.states)
-                moved = await self._moved(way, stream)
+                known, moved = bool(way.states), await self._moved(way, stream)
                 # What was written before the end is told before it.
-                while way.over and (rest := await self._hub.rest(stream)):
+                while way.over and not states and (rest := await self._hub.rest(stream)):
                     async for each in self._events(way, stream, rest):
                         yield each
                 for state in moved:
                     yield state
                 if way.over:
                     return
-                if not news and not moved:
+                quiet = not news and not moved and (not states or clock() >= spoke + QUIET_SECONDS)
+                if quiet:
                     yield Quiet()
+                spoke = clock() if moved or quiet else spoke
                 enough = news or (known and moved) or (until is not None and clock() >= until)
                 if until is not None and not stream.late and enough and (way.states or left == 0.0):
                     return

@@ -12,7 +12,7 @@ from typing import Any
 #: Seconds between two tries while the server can't be asked, and between two polls: grows to the last one.
 PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0, 10.0)
 
-#: Seconds of one long poll: below what proxies allow a silent connection.
+#: Seconds of one long poll, and of a stream that the server ends in time: below what proxies allow a silent connection.
 POLL_SECONDS = 20.0
 
 #: Seconds of one poll for events, behind a proxy that holds streams back.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self
@@ -149,27 +151,67 @@ class AiflowClient:
 
     def wait(self, submission_id: str | UUID, *, timeout: float | None = None) -> dict[str, Any]:
         """
-        Wait for the end, by long polls; a server that restarts meanwhile is waited for.
+        Wait for the end, by the event stream; a server that restarts meanwhile is waited for.
+
+        Where there is no stream, or it breaks, the server is asked by long polls; what has broken is tried again.
 
         :param submission_id: which one.
         :param timeout: seconds; ``None``: as long as it takes.
         :return: how it stands.
         :raises TimeoutError: if it has not ended in time; it goes on.
         """
-        path = f"/submissions/{UUID(str(submission_id))}"
-        tag: str | None = None
-        until = None if timeout is None else self._clock() + timeout
-        while True:
-            left = protocol.POLL_SECONDS if until is None else min(protocol.POLL_SECONDS, until - self._clock())
-            if left <= 0:
-                raise TimeoutError(f"submission {submission_id} has not ended in {timeout:g} s; it goes on")
-            headers: dict[str, str] = {} if tag is None else {"If-None-Match": tag}
-            answer = self._ask("GET", path, params={"wait": left}, headers=headers, timeout=left + protocol.TIMEOUT)
-            tag = answer.headers["ETag"]
-            if answer.status_code != 304:
-                found: dict[str, Any] = answer.json()
-                if found["state"] in protocol.FINISHED:
-                    return found
+        one, until = UUID(str(submission_id)), math.inf if timeout is None else self._clock() + timeout
+        streams, tried = True, 0
+        while (left := until - self._clock()) > 0:
+            asked, heard = self._clock(), False
+            if streams:
+                streams, heard = self._hear_end(one, left)
+                if self._clock() - asked >= protocol.PAUSES[-1]:
+                    tried = 0  # it held for a while
+            poll = protocol.pause_after(tried) if streams else protocol.POLL_SECONDS
+            try:
+                found = self._look(one, 0.0 if heard else max(0.0, min(poll, until - self._clock())), until)
+            except (*LOST, SubmitError) as error:
+                refused = isinstance(error, SubmitError) and error.status not in protocol.AGAIN
+                if refused or self._clock() < until:
+                    raise
+                break
+            if found["state"] in protocol.FINISHED:
+                return found
+            # The polls themselves are the pauses, but for a server that answers them at once.
+            self._pause(max(0.0, min(asked + protocol.pause_after(tried), until) - self._clock()))
+            tried += 1
+        raise TimeoutError(f"submission {submission_id} has not ended in {timeout:g} s; it goes on")
+
+    def _hear_end(self, one: UUID, left: float) -> tuple[bool, bool]:
+        """
+        Follow the stream of states until an end is told, the stream is over, or it is time to leave it.
+
+        :param one: the submission.
+        :param left: seconds for all of it; for the last ones the server ends the stream in time.
+        :return: whether streams come through here, and whether an end was told.
+        """
+        url, params, came = f"{self._api}/submissions/{one}/events", {"states": "true"}, False
+        leave = self._clock() + left - protocol.SILENCE
+        if left <= protocol.SILENCE:
+            params["wait"], leave = f"{min(left, protocol.POLL_SECONDS):.3f}", self._clock() + left
+        try:
+            with closing(self._events(url, None, late=False, params=params, leave=leave)) as events:
+                for event in events:
+                    came = True
+                    if event.name == "state" and event.data.get("state") in protocol.FINISHED:
+                        return True, True
+        except SubmitError as refused:
+            return refused.status in protocol.AGAIN, False
+        except LOST as error:
+            # The server speaks at once: not a byte means that somebody between waits for the end of the answer.
+            return came or not isinstance(error, httpx.ReadTimeout), False
+        return True, False
+
+    def _look(self, one: UUID, poll: float, until: float) -> dict[str, Any]:
+        options: dict[str, Any] = {"params": {"wait": poll}, "timeout": poll + protocol.TIMEOUT}
+        found: dict[str, Any] = self._ask("GET", f"/submissions/{one}", until=until, **options).json()
+        return found
 
     def result(self, submission_id: str | UUID) -> Any:
         """
@@ -210,9 +252,13 @@ class AiflowClient:
         states: set[str] = set()
         tried, began, held = 0, self._clock(), False
         while True:
-            came = False
+            came, silence = False, protocol.SILENCE
+            params: dict[str, str] = {}
+            if held:
+                params, silence = {"wait": str(protocol.EVENT_POLL_SECONDS)}, silence + protocol.EVENT_POLL_SECONDS
             try:
-                for event in self._events(url, after, late=self._clock() - began > self._patience, held=held):
+                late = self._clock() - began > self._patience
+                for event in self._events(url, after, late=late, params=params, silence=silence):
                     tried, began, came = 0, self._clock(), True
                     after = event.cursor or after
                     state = event.data.get("state") if event.name == "state" else None
@@ -231,11 +277,26 @@ class AiflowClient:
             self._pause(protocol.pause_after(tried))
             tried += 1
 
-    def _events(self, url: str, after: str | None, *, late: bool, held: bool) -> Iterator[Event]:
+    def _events(
+        self,
+        url: str,
+        after: str | None,
+        *,
+        late: bool,
+        params: Mapping[str, str],
+        silence: float | None = None,
+        leave: float = math.inf,
+    ) -> Generator[Event, None, None]:
+        """
+        Read one stream.
+
+        :param late: whether a server that is away is told of.
+        :param silence: seconds without a byte after which it counts as broken; ``None``: the usual ones.
+        :param leave: moment of the clock after which the next sign of life is the last.
+        """
         self._sign_in()
         headers = {"Accept": "text/event-stream"} | ({} if after is None else {"Last-Event-ID": after})
-        params = {"wait": protocol.EVENT_POLL_SECONDS} if held else {}
-        timeout = httpx.Timeout(protocol.SILENCE + (protocol.EVENT_POLL_SECONDS if held else 0.0))
+        timeout = httpx.Timeout(protocol.SILENCE if silence is None else silence)
         with self._http.stream("GET", url, headers=headers, params=params, timeout=timeout) as answer:
             if answer.status_code in protocol.AGAIN and not late:
                 return
@@ -253,16 +314,23 @@ class AiflowClient:
                 *lines, rest = (rest + text).split("\n")
                 for line in lines:
                     yield from reader.line(line.removesuffix("\r"))
+                if self._clock() >= leave:
+                    return
 
-    def _ask(self, method: str, path: str, **options: Any) -> httpx.Response:
-        """Ask until there is an answer: every request of ours may be repeated."""
+    def _ask(self, method: str, path: str, *, until: float = math.inf, **options: Any) -> httpx.Response:
+        """
+        Ask until there is an answer: every request of ours may be repeated.
+
+        :param until: moment of the clock until which it is asked again, where patience does not end before.
+        """
         began, tried = self._clock(), 0
+        end = min(began + self._patience, until)
         while True:
             try:
                 self._sign_in()
                 answer = self._http.request(method, f"{self._api}{path}", **options)
             except LOST:
-                if self._clock() - began > self._patience:
+                if self._clock() >= end:
                     raise
                 said = None
             else:
@@ -270,14 +338,14 @@ class AiflowClient:
                     self._http.headers.pop("Authorization", None)  # the token has run out
                     tried += 1
                     continue
-                late = self._clock() - began > self._patience
+                late = self._clock() >= end
                 if answer.status_code < 400:
                     return answer
                 if answer.status_code not in protocol.AGAIN or late:
                     problem = protocol.problem_of(answer.content, answer.headers.get("Content-Type", ""))
                     raise SubmitError(answer.status_code, problem)
                 said = answer.headers.get("Retry-After")
-            self._pause(protocol.pause_after(tried, said))
+            self._pause(min(protocol.pause_after(tried, said), max(0.0, until - self._clock())))
             tried += 1
 
     def _sign_in(self) -> None:

@@ -9,7 +9,7 @@ import json
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 from fastapi.responses import Response, StreamingResponse
@@ -222,10 +222,10 @@ def test_who_waits_for_the_end_of_a_large_value_holds_up_no_other_result(
         desk, together = ResultDesk(lambda: store), asyncio.Barrier(many)
         loop, at_work = asyncio.get_running_loop(), asyncio.Event()
 
-        def slow(address: bytes) -> Any:
+        def slow(sha256: bytes) -> BinaryIO:
             loop.call_soon_threadsafe(at_work.set)
             assert go_on.wait(20)
-            return real(address)
+            return real(sha256)
 
         await desk.answer(StoredResult(sha256, never), {})
 
