@@ -36,6 +36,13 @@ def stack_secrets(folder: Path) -> dict[str, str]:
     return {name: str(value) for name, value in stored.items()}
 
 
+#: Seconds between two rounds of an idle scheduler: short enough for a brisk demo; 0.1 s takes a sixth of a core.
+IDLE_SLEEP = "0.3"
+
+#: Seconds until an unchanged DAG file is read again. A new or changed one is read at once all the same.
+UNCHANGED_FILES = "30"
+
+
 def airflow_options(
     folder: Path, dags_folder: Path, port: int, database_url: str, words: Mapping[str, str]
 ) -> dict[str, str]:
@@ -66,8 +73,7 @@ def airflow_options(
         "api.workers": "1",
         "api.secret_key": words["api_secret_key"],
         "api_auth.jwt_secret": words["jwt_secret"],
-        # Short enough for a demo to be brisk; at 0.1 s an idle scheduler takes a sixth of a core.
-        "scheduler.scheduler_idle_sleep_time": "0.3",
+        "scheduler.scheduler_idle_sleep_time": IDLE_SLEEP,
         "scheduler.enable_health_check": "False",
         # A supervisor that misses the exit of its task by a hair notices it one interval later (5 s by default), and
         # its slot is not free before.
@@ -79,8 +85,7 @@ def airflow_options(
         "scheduler.task_instance_heartbeat_timeout": "30",
         "scheduler.task_instance_heartbeat_timeout_detection_interval": "5",
         "scheduler.orphaned_tasks_check_interval": "20",
-        # A new or changed file is read at once all the same; a look at the folder comes every so many seconds.
-        "dag_processor.min_file_process_interval": "30",
+        "dag_processor.min_file_process_interval": UNCHANGED_FILES,
         "dag_processor.refresh_interval": "5",
         "logging.base_log_folder": str(folder / "task-logs"),
         "logging.dag_processor_child_process_log_directory": str(folder / "logs" / "dag-processor"),
