@@ -59,7 +59,7 @@ def checked_key(rendered: object, template: str) -> str:
     :raises EffectOptionError: if it is empty, or a template gave "None".
     """
     key = check_key(rendered if isinstance(rendered, str) else str(rendered))
-    if count_nones(key) > count_nones(TEMPLATE.sub("", template)):
+    if count_nones(key) > count_nones(TEMPLATE.sub("", template)) or "None" in _field_values(key, template):
         raise EffectOptionError(
             f"the key {template!r} became {key!r}: a template gave None, and every such run would share one key. "
             f"Nothing was sent"
@@ -73,7 +73,22 @@ def count_nones(text: str) -> int:
 
     :param text: a key, or a template without its fields.
     """
-    return len(re.findall(r"(?<![A-Za-z0-9_])None(?![A-Za-z0-9_])", text))
+    return len(re.findall(r"(?<![A-Za-z0-9])None(?![A-Za-z0-9])", text))
+
+
+def _field_values(key: str, template: str) -> list[str]:
+    """Say what stands in a key where its template has fields, such as ``None`` in ``orderNone``; empty: can't tell."""
+    first, *fixed = TEMPLATE.split(template)
+    values: list[str] = []
+    if not fixed or not key.startswith(first):
+        return values
+    key = key[len(first) :]
+    for text in fixed[:-1]:
+        value, found, key = key.partition(text) if text else ("", "", key)
+        if text and not found:
+            return []
+        values.append(value)
+    return [*values, key.removesuffix(fixed[-1])] if key.endswith(fixed[-1]) else []
 
 
 def as_flow_options(options: Mapping[str, Any]) -> dict[str, Any]:

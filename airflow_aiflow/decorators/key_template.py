@@ -94,7 +94,7 @@ class KeyTemplate:
                     f"Nothing was sent"
                 )
         key = check_key(self._template.format(**values))
-        if count_nones(key) > count_nones(self._fixed):
+        if count_nones(key) > count_nones(self._fixed) or "None" in map(str, values.values()):
             raise EffectOptionError(
                 f"effect '{self._name}': the key {self._template!r} became {key!r}, where a None was made text: every "
                 f"such call would share one key. Nothing was sent"

@@ -91,10 +91,16 @@ def test_a_key_after_rendering() -> None:
     assert checked_key("close/2026-01-01", "close/{{ ds }}") == "close/2026-01-01"
     assert checked_key(4711, "{{ number }}") == "4711"
     assert checked_key("None such/7", "None such/{{ number }}") == "None such/7"
+    assert checked_key("Nonesuch/7", "{{ customer }}/{{ number }}") == "Nonesuch/7"
+    assert checked_key("closed", "{% if done %}closed{% endif %}") == "closed"
     for rendered, template in [
         ("close/None", "close/{{ ds }}"),
         (None, "{{ number }}"),
         ("None such/None", "None such/{{ n }}"),
+        ("order_None", "order_{{ n }}"),
+        ("orderNone", "order{{ n }}"),
+        ("orderNone.pdf", "order{{ n }}.pdf"),
+        ("a/None_7", "{{ customer }}/{{ n }}_{{ m }}"),
     ]:
         with pytest.raises(EffectOptionError, match="a template gave None"):
             checked_key(rendered, template)

@@ -172,6 +172,18 @@ def test_what_a_key_may_hold(arguments: tuple[Any, ...], key: str | None) -> Non
     assert len(seen) == 1, "the second call, with the expected key, is the same effect"
 
 
+@pytest.mark.parametrize("key", ["order_{order_id}", "order{order_id}", "{order_id}.pdf"])
+def test_the_text_of_a_none_makes_no_key_wherever_it_stands(key: str) -> None:
+    def pay(order_id: str) -> None:
+        seen.append(order_id)
+
+    paid = effect(key=key)(pay)
+    with pytest.raises(EffectOptionError, match="a None was made text"):
+        DurableTask().run(lambda _flow: paid("None"))
+    DurableTask().run(lambda _flow: paid("Nonesuch"))
+    assert seen == ["Nonesuch"]
+
+
 @pytest.mark.parametrize(
     ("key", "says"),
     [
