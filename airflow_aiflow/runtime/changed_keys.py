@@ -3,7 +3,9 @@ Find a business key that differs between two tries, such as ``str(uuid4())``.
 
 Such a key makes every try another effect, so that a call in doubt would be made again under a new name. What is sure
 is refused: the same name and the same request under a new key, while an earlier attempt's intent of that name is open
-and its key was not called in this attempt. A loop over several keys differs in its requests and is left alone.
+and its key was not called in this attempt. A key that is given, left out or scoped otherwise than then is a new one
+too: that is how a doubt is met by who edits the code. A loop over several keys differs in its requests and is left
+alone.
 
 Not covered: where the changing key is among the arguments too, a loop in another order looks the same. Then the call
 goes out, and the attempt says at its end which open intents it did not come to.
@@ -21,6 +23,9 @@ from airflow_aiflow.runtime.replay import OPEN_STATES
 from airflow_aiflow.runtime.requests import Request
 from airflow_aiflow.runtime.session import Session
 
+#: How the namespace of ``scope="generation"`` begins.
+GENERATION = "generation:"
+
 
 def refuse_changed_key(session: Session, effect: EffectId, request: Request) -> None:
     """
@@ -34,13 +39,18 @@ def refuse_changed_key(session: Session, effect: EffectId, request: Request) -> 
     if effect in session.replay.open:
         return
     for other, record in list(session.replay.open.items()):
-        if (other.namespace, other.name) != (effect.namespace, effect.name) or other in session.replay.reached:
+        if (
+            other.name != effect.name
+            or other in session.replay.reached
+            or _of_earlier_generation(session, other, record)
+        ):
             continue
         if record.request_fp != request.fingerprint() or not _open_still(session, other):
             continue
+        scope = " in another scope" if other.key == effect.key else ""
         raise EffectInDoubtError(
-            f"effect '{effect.name}' is called with key {shown_key(effect)}, but attempt {record.attempt_number} began "
-            f"the same request with key {shown_key(other)} (#{record.number}), which has no outcome. A key that "
+            f"effect '{effect.name}' is called with key {shown_key(effect)}{scope}, but attempt "
+            f"{record.attempt_number} began the same request with key {shown_key(other)} (#{record.number}), which has no outcome. A key that "
             f"differs between two tries makes each of them another effect: take it from the business, not from uuid4() "
             f"or the clock. Nothing was sent now. Look at the target, then: aiflow effects resolve {record.number} "
             f"--happened | --did-not-happen"
@@ -65,6 +75,11 @@ def tell_unreached(session: Session) -> None:
                 f"A key must not differ between two tries",
                 warning=True,
             )
+
+
+def _of_earlier_generation(session: Session, effect: EffectId, record: EffectRecord) -> bool:
+    """Say whether an effect is one that its author wants done once in each generation, and is of a former one."""
+    return effect.namespace.startswith(GENERATION) and record.generation != session.taken.generation
 
 
 def _open_still(session: Session, effect: EffectId) -> bool:

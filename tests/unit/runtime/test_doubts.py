@@ -588,6 +588,30 @@ def test_a_key_that_differs_between_two_tries_is_held_and_both_are_named() -> No
     assert len(SENT) == 1
 
 
+@pytest.mark.parametrize(
+    ("begun", "now"),
+    [
+        ({"key": "k"}, {"key": None}),
+        ({"key": None}, {"key": "k"}),
+        ({"key": "k"}, {"key": "k", "scope": "run"}),
+        ({"key": "k", "scope": "generation"}, {"key": "k"}),
+    ],
+    ids=str,
+)
+def test_a_key_that_is_given_or_left_out_or_scoped_otherwise_is_another_key_too(
+    begun: dict[str, Any], now: dict[str, Any]
+) -> None:
+    """A held doubt is met by an edit of the very options that say what it is: nothing may be sent on that."""
+    task = DurableTask()
+    with pytest.raises(EffectInDoubtError):
+        task.run(lambda f: f.effect("mail", mail, "a", on_in_doubt="hold", **begun))
+    with pytest.raises(EffectInDoubtError, match=r"began the same request with key .*#1"):
+        task.run(lambda f: f.effect("mail", mail, "a", **now))
+    assert len(SENT) == 1
+    assert task.inbox.resolve(1, "did_not_happen", by="ann").counts
+    assert task.run(lambda f: f.effect("mail", mail, "a", **now)) == "sent to a"
+
+
 def test_a_loop_over_several_keys_in_another_order_is_left_alone() -> None:
     task = DurableTask()
 
