@@ -50,10 +50,10 @@ def refuse_changed_key(session: Session, effect: EffectId, request: Request) -> 
         scope = " in another scope" if other.key == effect.key else ""
         raise EffectInDoubtError(
             f"effect '{effect.name}' is called with key {shown_key(effect)}{scope}, but attempt "
-            f"{record.attempt_number} began the same request with key {shown_key(other)} (#{record.number}), which has no outcome. A key that "
-            f"differs between two tries makes each of them another effect: take it from the business, not from uuid4() "
-            f"or the clock. Nothing was sent now. Look at the target, then: aiflow effects resolve {record.number} "
-            f"--happened | --did-not-happen"
+            f"{record.attempt_number} began the same request with key {shown_key(other)} (#{record.number}), which has "
+            f"no outcome. A key that differs between two tries makes each of them another effect: take it from the "
+            f"business, not from uuid4() or the clock. Nothing was sent now. Look at the target, then: aiflow effects "
+            f"resolve {record.number} --happened | --did-not-happen"
         )
 
 

@@ -109,6 +109,26 @@ def test_a_no_sends_nothing_and_a_clear_asks_again() -> None:
     assert task.run(body) == "paid 100"
 
 
+@pytest.mark.parametrize("option", ["Approve", "Reject"])
+def test_a_word_in_a_form_from_before_a_clear_agrees_to_nothing(option: str) -> None:
+    """A clear while an answer is pending: it is asked anew, and the old form says so."""
+    task = DurableTask()
+    body = paying(100, require_approval=True)
+    asked(task, body)
+    old = task.form
+    task.cleared()
+    asked(task, body)
+    new, task.form = task.form, old
+    with pytest.raises(ValueError, match="asked no more, for its task was cleared"):
+        task.answer(option)
+    task.same_again()
+    asked(task, body)
+    assert SENT == []
+    task.form = new
+    task.answer("Approve")
+    assert task.run(body) == "paid 100"
+
+
 def test_nobody_agrees_in_time_and_nothing_is_sent() -> None:
     task = DurableTask()
     body = paying(100, require_approval=True, in_doubt_timeout=60)

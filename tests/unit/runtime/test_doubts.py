@@ -176,6 +176,47 @@ def test_fail_the_task_leaves_the_doubt_and_a_clear_asks_again() -> None:
     assert len(SENT) == 1
 
 
+@pytest.mark.parametrize(("word", "sent"), [("It happened", 1), ("It did not happen", 2)])
+@pytest.mark.parametrize("asked_anew", [True, False])
+def test_a_word_in_a_form_from_before_a_clear_counts_for_its_call(word: str, sent: int, asked_anew: bool) -> None:
+    """A clear while an answer is pending: what was asked about is a call, and whether that happened does not change."""
+    task = DurableTask()
+    asked(task, one_mail)
+    old = task.form
+    task.cleared()
+    if asked_anew:
+        asked(task, one_mail)
+        assert len(task.inbox.waiting()) == 1, "one call waits, however often it was asked about"
+        task.form = old
+        task.answer(word)
+    else:
+        cleared = task._next
+        task.answer(word)
+        task._next = cleared
+    task.run(one_mail)
+    assert len(SENT) == sent
+    assert task.inbox.waiting() == []
+
+
+def test_fail_the_task_in_a_form_from_before_a_clear_changes_nothing() -> None:
+    """The task that was told so is not the one that waits now."""
+    task = DurableTask()
+    asked(task, one_mail)
+    old = task.form
+    task.cleared()
+    asked(task, one_mail)
+    new, task.form = task.form, old
+    with pytest.raises(ValueError, match="asked no more, for its task was cleared"):
+        task.answer("Fail the task")
+    task.same_again()
+    asked(task, one_mail)
+    assert state_of(task, "mail") is EffectState.IN_DOUBT
+    task.form = new
+    task.answer("It happened")
+    assert task.run(one_mail) is None
+    assert len(SENT) == 1
+
+
 def test_nobody_answers_in_time_and_the_doubt_stays() -> None:
     task = DurableTask()
 
