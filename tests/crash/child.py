@@ -11,6 +11,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,9 @@ def pipeline(policy: str, *, pause_between: bool = False) -> Callable[[Flow], di
 def read_attempt(job: dict[str, Any]) -> Attempt:
     """Build the attempt that the parent describes."""
     ids, counters = job["execution"], job["counters"]
+    owner = this_owner(counters["ti_id"])
+    if job.get("elsewhere"):
+        owner = replace(owner, hostname="another-machine", boot_id="another")
     return Attempt(
         execution=ExecutionId(ids["dag_id"], ids["run_id"], ids["task_id"], ids["map_index"]),
         counters=Counters(
@@ -113,7 +117,7 @@ def read_attempt(job: dict[str, Any]) -> Attempt:
             clear_number=counters["clear_number"],
             run_after=datetime.fromisoformat(counters["run_after"]),
         ),
-        owner=this_owner(counters["ti_id"]),
+        owner=owner,
     )
 
 

@@ -93,6 +93,66 @@ def test_a_late_outcome_is_kept_and_its_attempt_ends(attempts: Attempts) -> None
     assert len(attempts.outside("results")) == 1
 
 
+@pytest.mark.parametrize(("name", "counted"), [("bill", "bills"), ("send", "sent")])
+def test_a_second_delivery_of_one_try_during_a_call_longer_than_its_lease(
+    attempts: Attempts, name: str, counted: str
+) -> None:
+    """C28: the same try comes twice, long after a lease nobody renewed would have lapsed: one call, one result."""
+    pipe = hold(attempts, name)
+    short = {"ttl": 1.5, "interval": 0.3}
+    with running(attempts.start(attempts.job(**short))) as first:
+        wait_for("the first delivery is in the call", reached(attempts, name))
+        longer = "expires_at > (SELECT started_at FROM aiflow.attempt WHERE fence = 1) + interval '6 s'"
+        wait_for("four leases have passed", leased(attempts, longer))
+        with running(attempts.start(attempts.describe(**short))) as second:
+            wait_for("the second delivery asks for the lease", leased(attempts, "wanted_by IS NOT NULL"))
+            assert len(attempts.outside(counted)) == 1
+            let_go(pipe)
+            assert second.wait(ATTEMPT_SECONDS) == 0
+            assert first.wait(ATTEMPT_SECONDS) in (0, SUPERSEDED)
+    assert [len(attempts.outside(what)) for what in ("computed", "bills", "sent")] == [1, 1, 1]
+    assert len(set(attempts.outside("results"))) == 1
+
+
+def test_an_owner_that_was_stopped_for_two_leases_goes_on_inside_its_call(attempts: Attempts) -> None:
+    """I10: nobody came meanwhile, so the call is its own still: once, and recorded."""
+    pipe = hold(attempts, "send")
+    with running(attempts.start(attempts.job(ttl=1.5, interval=0.3))) as only:
+        wait_for("the attempt is in the call", reached(attempts, "send"))
+        os.kill(only.pid, signal.SIGSTOP)
+        wait_for("two leases have passed", lapsed(attempts, "1.5 s"))
+        os.kill(only.pid, signal.SIGCONT)
+        let_go(pipe)
+        assert only.wait(ATTEMPT_SECONDS) == 0
+    assert [len(attempts.outside(what)) for what in ("computed", "bills", "sent", "results")] == [1, 1, 1, 1]
+
+
+def test_an_owner_that_goes_on_inside_its_call_after_another_machine_took_over(attempts: Attempts) -> None:
+    """I10: the newcomer can't see whether it lives, so it waits instead of sending; the late outcome is found."""
+    pipe = hold(attempts, "send")
+    with running(attempts.start(attempts.job(ttl=1.5, interval=0.3, elsewhere=True))) as first:
+        wait_for("the first attempt is in the call", reached(attempts, "send"))
+        os.kill(first.pid, signal.SIGSTOP)
+        wait_for("two leases have passed", lapsed(attempts, "1.5 s"))
+        with running(attempts.start(attempts.job(ttl=1.5, interval=0.3))) as second:
+            wait_for("the newcomer took over", leased(attempts, "fence = 2"))
+            os.kill(first.pid, signal.SIGCONT)
+            let_go(pipe)
+            assert first.wait(ATTEMPT_SECONDS) == SUPERSEDED
+            assert second.wait(ATTEMPT_SECONDS) == 0
+    assert [len(attempts.outside(what)) for what in ("computed", "bills", "sent", "results")] == [1, 1, 1, 1]
+    assert "sent to a@example.com" in attempts.outside("results")[0]
+
+
+def lapsed(attempts: Attempts, ago: str) -> Callable[[], bool]:
+    def look() -> bool:
+        with psycopg.connect(attempts.dsn) as connection:
+            query = "SELECT bool_and(expires_at < now() - %s::interval) FROM aiflow.lease"
+            return connection.execute(query, (ago,)).fetchone() == (True,)
+
+    return look
+
+
 def test_an_attempt_between_units_is_ended_by_its_watchdog(attempts: Attempts) -> None:
     pipe = hold(attempts, "between")
     with running(attempts.start(attempts.job(pause_between=True))) as first:
