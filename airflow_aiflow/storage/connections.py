@@ -9,7 +9,6 @@ A connection that died while it lay idle is seen without a round trip, and a sta
 
 from __future__ import annotations
 
-import select
 import threading
 import time
 from collections.abc import Generator, Mapping
@@ -25,6 +24,7 @@ from psycopg.pq import ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGresult
 
 from airflow_aiflow.exceptions import LedgerUnavailableError
+from airflow_aiflow.storage.awake import AwakeWait
 from airflow_aiflow.storage.hot_statement import Params as Params
 from airflow_aiflow.storage.hot_statement import hot, send
 from airflow_aiflow.storage.postgres_faults import address, wrap
@@ -58,7 +58,7 @@ class SilenceError(psycopg.OperationalError):
 
 
 class BoundedConnection(psycopg.Connection[Row]):
-    """Be a connection whose statements do not wait for ever; its one cursor and poll are made once, as they are hot."""
+    """Be a connection whose statements do not wait for ever; its one cursor and wait are made once, as they are hot."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -66,8 +66,7 @@ class BoundedConnection(psycopg.Connection[Row]):
         #: What ``carry_out`` prepared, and what reads its rows.
         self._prepared_here: set[bytes] = set()
         self._reader = Transformer(self)
-        self._poll = select.poll()
-        self._poll.register(self.fileno(), select.POLLIN)
+        self._answer = AwakeWait(self.fileno())
 
     def wait(self, gen: PQGen[_Result], *args: Any, **kwargs: Any) -> _Result:
         """Wait as the driver does, at most ``SILENCE`` between two signs of life."""
@@ -116,14 +115,14 @@ class BoundedConnection(psycopg.Connection[Row]):
     def _next_result(self) -> PGresult | None:
         pgconn = self.pgconn
         while pgconn.is_busy():
-            if not self._poll.poll(SILENCE * 1000):
+            if not self._answer.until_ready(SILENCE):
                 raise SilenceError(f"no answer for {SILENCE:g} seconds")
             pgconn.consume_input()
         return pgconn.get_result()
 
     def is_quiet(self) -> bool:
         """Say whether nothing has come while it lay idle: whoever ends a connection makes its socket readable."""
-        return not self._poll.poll(0)
+        return not self._answer.ready()
 
 
 def _bounded(gen: PQGen[_Result]) -> Generator[Any, Any, _Result]:

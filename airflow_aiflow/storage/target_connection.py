@@ -11,7 +11,6 @@ can roll back and change things outside the transaction. A commit by it is refus
 
 from __future__ import annotations
 
-import select
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
@@ -24,6 +23,7 @@ from psycopg import generators, pq
 from psycopg.abc import PQGen
 
 from airflow_aiflow.exceptions import EffectError
+from airflow_aiflow.storage.awake import AwakeWait
 from airflow_aiflow.storage.statements import statement
 from airflow_aiflow.storage.target_statement import leaves_nothing
 
@@ -93,12 +93,15 @@ class TargetConnection(psycopg.Connection[Any]):
         #: Whether prepared statements stay: not behind a pooler.
         self.direct = False
         self._prepared_here: set[str] = set()
-        self._poll = select.poll()
-        self._poll.register(self.fileno(), select.POLLIN)
+        self._answer = AwakeWait(self.fileno())
 
     def is_quiet(self) -> bool:
         """Say whether nothing has come while it lay idle: whoever ends a connection makes its socket readable."""
-        return not self._poll.poll(0)
+        return not self._answer.ready()
+
+    def wait(self, gen: PQGen[_Result], *args: Any, **kwargs: Any) -> _Result:
+        """Wait as the driver does, for the first moment awake."""
+        return super().wait(self._answer.before(gen), *args, **kwargs)
 
     def begin(self, act: UUID, values: Values, tick: Callable[[], None]) -> UUID | None:
         """
@@ -113,7 +116,7 @@ class TargetConnection(psycopg.Connection[Any]):
         sends += self._sends("dedup_begin", values)
         with self.lock:
             try:
-                inserted = super().wait(_ticking(self._exchange(sends), tick))[-1]
+                inserted = self.wait(_ticking(self._exchange(sends), tick))[-1]
             except BaseException:
                 with suppress(Exception):
                     self.cancel_safe(timeout=CANCEL_SECONDS)
@@ -163,7 +166,7 @@ class TargetConnection(psycopg.Connection[Any]):
         sends.append(partial(self.pgconn.send_query_params, b"COMMIT", None))
         with self.lock:
             try:
-                committed = super().wait(self._exchange(sends))[-1]
+                committed = self.wait(self._exchange(sends))[-1]
             except psycopg.Error as error:
                 if self.pgconn.status != pq.ConnStatus.OK:
                     raise CommitLostError(str(error)) from error
