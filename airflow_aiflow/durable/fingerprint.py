@@ -9,7 +9,7 @@ no key: leaving it out would let two different inputs share one result.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -31,6 +31,7 @@ __all__ = [
     "changed_parts",
     "fingerprint",
     "print_parts",
+    "print_prints",
     "print_step",
     "step_fingerprint",
 ]
@@ -128,6 +129,22 @@ def fingerprint(*parts: Any, adapters: Adapters = DEFAULT, secrets: Secrets | No
     except NoCanonicalForm as error:
         raise StepInputError(str(error)) from error.__cause__
     return hasher.digest()
+
+
+def print_prints(what: str, prints: Mapping[str, bytes]) -> bytes:
+    """
+    Hash what has been hashed part by part: as ``fingerprint(what, sorted(prints.items()))``, written directly.
+
+    :param what: of what they are.
+    :param prints: name -> fingerprint.
+    :return: 32 bytes, SHA-256.
+    """
+    raw = what.encode()
+    written = [b"2:s%d:%bl%d:" % (len(raw), raw, len(prints))]
+    for name, value in sorted(prints.items()):
+        raw = name.encode("utf-8", "surrogatepass")
+        written.append(b"t2:s%d:%bb%d:%b" % (len(raw), raw, len(value), value))
+    return hashlib.sha256(b"".join(written)).digest()
 
 
 def print_parts(

@@ -134,6 +134,8 @@ class EffectOptions:
 #: The names that ``flow.effect`` takes as keywords.
 EFFECT_OPTION_NAMES = frozenset(field.name for field in fields(EffectOptions))
 
+_KEY_ALONE = frozenset({"key"})
+
 
 def _one_of(option: str, value: object, allowed: tuple[object, ...]) -> None:
     if value not in allowed:
@@ -201,9 +203,20 @@ def effect_options(given: dict[str, Any], defaults: EffectOptions) -> EffectOpti
     :raises FlowOptionError: if a duration is none.
     :raises EffectOptionError: if a value is not allowed.
     """
-    chosen = {field.name: getattr(defaults, field.name) for field in fields(EffectOptions)}
-    chosen |= given
+    others = {name: value for name, value in given.items() if value is not getattr(defaults, name)}
+    if others.keys() == _KEY_ALONE:
+        return _keyed(defaults, check_key(others["key"]))
+    chosen = {name: getattr(defaults, name) for name in EFFECT_OPTION_NAMES} | given
     for name in DURATIONS:
         if name in given and (given[name] is not None or name not in OR_NONE):
             chosen[name] = seconds(given[name], name)
     return EffectOptions(**chosen)
+
+
+def _keyed(defaults: EffectOptions, key: str) -> EffectOptions:
+    """Give checked options another key: what most calls name, without checking the rest again."""
+    options = object.__new__(EffectOptions)
+    for name in EFFECT_OPTION_NAMES:
+        object.__setattr__(options, name, getattr(defaults, name))
+    object.__setattr__(options, "key", key)
+    return options

@@ -12,12 +12,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import Parameter
+from types import FunctionType
 from typing import Any, Literal
 
 from airflow_aiflow.durable.arguments import bind_arguments, bind_plainly, captured_variables, signature_of
 from airflow_aiflow.durable.canonical import Secrets
 from airflow_aiflow.durable.effect_context import EffectContext as EffectContext
-from airflow_aiflow.durable.fingerprint import fingerprint
+from airflow_aiflow.durable.fingerprint import fingerprint, print_prints
 from airflow_aiflow.durable.payload import decode, encode
 from airflow_aiflow.durable.trail import class_name
 from airflow_aiflow.exceptions import EffectOptionError, PayloadEncodeError, StepInputError
@@ -77,7 +78,9 @@ class Request:
 
         :param identity: the arguments that count; ``None``: all.
         """
-        return fingerprint("request", sorted(self.prints.items()) if identity is None else self._chosen(identity))
+        if identity is None:
+            return print_prints("request", self.prints)
+        return fingerprint("request", self._chosen(identity))
 
     def _chosen(self, identity: Sequence[str] | Literal["key"]) -> list[tuple[str, bytes | None]]:
         return [] if identity == "key" else sorted((name, self.prints.get(name)) for name in identity)
@@ -246,6 +249,8 @@ def takes_context(fn: Callable[..., Any]) -> bool:
 
     :param fn: the function itself, no ``partial``.
     """
+    if type(fn) is FunctionType and not fn.__dict__ and fn.__code__.co_argcount:
+        return fn.__code__.co_varnames[0] == "ctx"
     return next(iter(_parameter_kinds(fn)), None) == "ctx"
 
 
@@ -266,8 +271,6 @@ def _with_defaults(
     fn: Callable[..., Any], takes_ctx: bool, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Write a function's defaults out: a call after doubt must not meet others than the first one did."""
-    if not kwargs and (plain := bind_plainly(fn, args, given=int(takes_ctx))) is not None:
-        return tuple(value for _, value in plain), kwargs
     try:
         signature = signature_of(fn)
     except (TypeError, ValueError):
@@ -308,9 +311,14 @@ def make_request(
             f"the request: use a function of the module and pass what it needs by position"
         )
     takes_ctx = leads or takes_context(fn)
-    args, kwargs = _with_defaults(fn, takes_ctx, args, kwargs)
+    named = None if kwargs else bind_plainly(fn, args, given=int(takes_ctx))
+    if named is not None:
+        args = tuple([value for _, value in named])
+    else:
+        args, kwargs = _with_defaults(fn, takes_ctx, args, kwargs)
+        named = _bound(fn, takes_ctx, args, kwargs)
     prints: dict[str, bytes] = {}
-    for argument, value in _bound(fn, takes_ctx, args, kwargs):
+    for argument, value in named:
         try:
             prints[argument] = fingerprint(value, secrets=secrets)
         except StepInputError as error:

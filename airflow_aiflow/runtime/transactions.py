@@ -20,7 +20,6 @@ from airflow_aiflow.durable.identity import EffectId, digest
 from airflow_aiflow.durable.payload import encode
 from airflow_aiflow.durable.policy import EffectOptions
 from airflow_aiflow.durable.record import StepRecord, Stored
-from airflow_aiflow.durable.seal import seal
 from airflow_aiflow.durable.trail import class_name
 from airflow_aiflow.exceptions import (
     EffectBusyError,
@@ -47,7 +46,7 @@ from airflow_aiflow.runtime.interrupts import author
 from airflow_aiflow.runtime.payloads import result_type
 from airflow_aiflow.runtime.requests import make_request
 from airflow_aiflow.runtime.session import Session
-from airflow_aiflow.runtime.step_seal import check_seal, sealed_parts
+from airflow_aiflow.runtime.step_seal import check_seal, new_seal
 from airflow_aiflow.runtime.steps import refuse_unrun
 
 if TYPE_CHECKING:
@@ -357,7 +356,7 @@ class TransactionCall:
             occurrence=0,
             fence=session.taken.lease.fence,
             result=stored,
-            seal=seal(**sealed_parts(session, self._step_key, request_fp, stored, ended_at)),
+            seal=new_seal(session, self._step_key, request_fp, stored, ended_at),
             ended_at=ended_at,
             duration_ms=(clock.monotonic() - began) * 1000,
         )

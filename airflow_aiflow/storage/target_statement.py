@@ -8,6 +8,7 @@ protocol, and a commit that is not ours is refused by the dedup table's own cons
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from psycopg.sql import Composable
 
@@ -17,6 +18,9 @@ from airflow_aiflow.exceptions import EffectError
 _BLANK = re.compile(r"(?:[\s;]|--[^\n\r]*)*")
 _WORD = re.compile(r"[A-Za-z_]+")
 _MARK = re.compile(r"/\*|\*/")
+
+#: Characters of a statement that is remembered: enough for those that bear no data.
+MOST_KNOWN = 4096
 
 _ENDS = frozenset({"ABORT", "BEGIN", "COMMIT", "END", "START"})
 
@@ -48,6 +52,10 @@ def leaves_nothing(query: object) -> bool:
     :raises TypeError: if it is no statement.
     """
     text = _text(query)
+    return _known(text) if len(text) <= MOST_KNOWN else _leaves_nothing(text)
+
+
+def _leaves_nothing(text: str) -> bool:
     words = _words(text, 4)
     first = words[0] if words else ""
     if first in _ENDS or _in_parts(words):
@@ -57,6 +65,10 @@ def leaves_nothing(query: object) -> bool:
             f"and ROLLBACK TO work. Nothing was committed"
         )
     return first in _LEAVE_NOTHING
+
+
+#: A function's statement is the same each time; one that refuses is not kept.
+_known = lru_cache(maxsize=64)(_leaves_nothing)
 
 
 def _in_parts(words: list[str]) -> bool:

@@ -39,6 +39,7 @@ from airflow_aiflow.durable.fingerprint import (
     Secrets,
     canonical,
     fingerprint,
+    print_prints,
     step_fingerprint,
 )
 from airflow_aiflow.durable.payload import Adapters
@@ -839,3 +840,8 @@ def test_a_chain_costs_what_is_added() -> None:
         chain.append(Message(content=str(number)))
         assert chain.digest
     assert reads == 100
+
+
+@pytest.mark.parametrize("prints", [{}, {"b": b"x" * 32, "a": b""}, {"ü\udc80": b"12", "n": b"1:2"}])
+def test_prints_are_hashed_as_any_value(prints: dict[str, bytes]) -> None:
+    assert print_prints("request", prints) == fingerprint("request", sorted(prints.items()))
