@@ -63,7 +63,8 @@ def cost_of_safety(dsn: str, rounds: int) -> dict[str, Any]:
 
     The INSERT is made in both ways that there are: as psycopg does it unless told otherwise, where the commit is a
     statement of its own (``bare``), and as one statement that commits itself (``autocommit``), which is how the ledger
-    works.
+    works. It is also measured before all the rest (``bare_alone``): a client that sleeps while it waits shares its
+    processor with the server then, and is quicker than beside calls that wait awake (``storage/awake.py``).
 
     :param dsn: of a migrated ledger.
     :param rounds: turns that each candidate gets.
@@ -82,7 +83,8 @@ def cost_of_safety(dsn: str, rounds: int) -> dict[str, Any]:
             bare.execute(INSERT, (next(numbers), body))
             bare.commit()
 
-        times = in_turns(
+        alone = in_turns({"bare_alone": insert}, rounds)
+        times = alone | in_turns(
             {
                 "bare": insert,
                 "autocommit": lambda: auto.execute(INSERT, (next(numbers), body)),
@@ -101,6 +103,9 @@ def cost_of_safety(dsn: str, rounds: int) -> dict[str, Any]:
         "transaction_ratio": medians["transaction"] / medians["bare"],
         "step_autocommit_ratio": medians["step"] / medians["autocommit"],
         "effect_autocommit_ratio": medians["effect"] / medians["autocommit"],
+        "step_alone_ratio": medians["step"] / medians["bare_alone"],
+        "effect_alone_ratio": medians["effect"] / medians["bare_alone"],
+        "transaction_alone_ratio": medians["transaction"] / medians["bare_alone"],
         "times_ms": {name: {"median": median(values), "p95": p95(values)} for name, values in times.items()},
     }
 
