@@ -11,7 +11,8 @@ import signal
 import pytest
 
 from tests.crash.child import IN_DOUBT
-from tests.crash.launcher import Attempts
+from tests.crash.launcher import ATTEMPT_SECONDS, Attempts, running
+from tests.crash.test_supersede import hold, reached, wait_for
 
 #: (failpoint, label) -> how often the killed unit runs in all: once where its record was committed, else twice.
 STEP_AND_LLM = {
@@ -93,3 +94,26 @@ def test_a_finish_that_nobody_heard_of_replays_everything(attempts: Attempts, fa
     assert code == 0, output
     assert_finished(attempts)
     assert [len(attempts.outside(what)) for what in ("computed", "bills", "sent")] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("name", "policy", "calls", "in_doubt"),
+    [("bill", "hold", (2, 1), False), ("send", "hold", (1, 1), True), ("send", "retry", (1, 2), False)],
+)
+def test_a_kill_between_the_request_and_its_reply(
+    attempts: Attempts, name: str, policy: str, calls: tuple[int, int], in_doubt: bool
+) -> None:
+    """I01: the target has the request, nobody read its reply: no failpoint is as deep in the call as that."""
+    pipe = hold(attempts, name)
+    with running(attempts.start(attempts.job(policy=policy))) as first:
+        wait_for("the target has the request", reached(attempts, name))
+        first.kill()
+        assert first.wait(ATTEMPT_SECONDS) == -signal.SIGKILL
+    pipe.unlink()
+    code, output = attempts.run(policy=policy)
+    assert code == (IN_DOUBT if in_doubt else 0), output
+    assert (len(attempts.outside("bills")), len(attempts.outside("sent"))) == calls
+    assert len(set(attempts.outside("sent"))) == 1  # under one idempotency key
+    assert len(attempts.outside("computed")) == 1
+    if not in_doubt:
+        assert_finished(attempts)
