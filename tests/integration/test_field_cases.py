@@ -13,6 +13,7 @@ import pickle
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,9 +21,11 @@ import psycopg
 import pytest
 from pydantic import BaseModel
 
+from airflow_aiflow.durable.lease import LeaseRules
 from airflow_aiflow.durable.settings import FlowSettings
 from airflow_aiflow.exceptions import (
     ArtifactUnavailableError,
+    LedgerUnavailableError,
     PayloadDecodeError,
     PayloadEncodeError,
     SealError,
@@ -340,6 +343,51 @@ def test_an_object_store_that_is_down_makes_a_done_row_without_its_result(
     task.store = store
     assert task.run(body) == size
     assert CALLS == ["called", "called"]
+
+
+@contextlib.contextmanager
+def refusing(dsn: str, write: str, sqlstate: str) -> Iterator[None]:
+    """Have the server refuse a kind of write, as it does with a full disk, or as a standby."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(
+            "CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS "
+            f"$$ BEGIN RAISE 'no room' USING ERRCODE = '{sqlstate}'; END $$".encode()
+        )
+        try:
+            connection.execute(f"CREATE TRIGGER refuse BEFORE {write} EXECUTE FUNCTION public.refuse()".encode())
+            yield
+        finally:
+            connection.execute("DROP FUNCTION public.refuse CASCADE")
+
+
+@pytest.mark.parametrize("sqlstate", ["53100", "25006"], ids=["disk full", "read-only"])
+@pytest.mark.parametrize("write", ["INSERT ON aiflow.step", "UPDATE ON aiflow.intent"])
+def test_a_full_or_read_only_server_drops_a_paid_answer(
+    ledger: PostgresLedger,
+    store: S3ArtifactStore,
+    dsn: str,
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    write: str,
+    sqlstate: str,
+) -> None:
+    """I04: held and tried again, then kept in the spool, and taken in once the server takes writes again."""
+    models = ScriptedModels(lambda asked: f"answer to {asked.prompt}")
+    # What could not say that it ended keeps its lease until that lapses.
+    settings = FlowSettings(ledger_patience=0.4, spool_dir=tmp_path, lease=LeaseRules(ttl=1.0, interval=0.25))
+    task = make_task(ledger, store, request.node.name, models=models, settings=settings)
+    key = request.node.name  # the effect's, which is the DAG's
+
+    def body(f: Flow) -> tuple[str, str]:
+        return f.llm("ask", "why"), f.effect("mail", record, "x", key=key, on_in_doubt="hold")
+
+    with refusing(dsn, write, sqlstate), pytest.raises(LedgerUnavailableError, match="no room") as caught:
+        task.run(body)
+    assert any("in the spool" in note for note in caught.value.__notes__)
+    assert len(list(tmp_path.glob("*.spool"))) == 1
+    assert task.run(body) == ("answer to why", "x")
+    assert (len(models.requests), CALLS) == (1, ["sent"])
+    assert list(tmp_path.iterdir()) == []
 
 
 IDS = ["a" * 250, "m__2026-01-01T00:00:00+00:00 \u00e9#?%2F", "..", "../../x", "a/b:c+d %00 \U0001f600"]
