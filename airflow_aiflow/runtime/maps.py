@@ -157,25 +157,26 @@ class MapRun:
 
     def _places(self, items: Sequence[Any]) -> list[Place]:
         """Take the places of items in the list."""
-        source, path, slots, places = self._source, self._path, self._slots, []
-        name, print_of, take, key_of = source.name, source.print, self._numbers.take, self._keys.of
+        path, name, print_of, key_of = self._path, self._source.name, self._source.print, self._keys.of
+        printed: list[tuple[int, Any, bytes, str | None]] = []
         for item in items:
             if self._stopped:
                 break
             number = self._count
             self._count += 1
             try:
-                fingerprint, key = print_of(item)
+                printed.append((number, item, *print_of(item)))
             except Exception as error:
                 slot = Slot(path, name, NO_PRINT, number, key_of(NO_PRINT, number))
                 known = item.key if type(item) is Unreadable else None
                 self._failed([(Place(number, None, slot, known), error)])
-                continue
-            occurrence = take(fingerprint)
-            slot = Slot(path, name, fingerprint, occurrence, key_of(fingerprint, occurrence))
-            if slots is not None:
-                slots[slot.key] = slot
-            places.append(Place(number, item, slot, key))
+        occurrences = self._numbers.take_all([fingerprint for _, _, fingerprint, _ in printed])
+        places = [
+            Place(number, item, Slot(path, name, fingerprint, occurrence, key_of(fingerprint, occurrence)), key)
+            for (number, item, fingerprint, key), occurrence in zip(printed, occurrences, strict=True)
+        ]
+        if self._slots is not None:
+            self._slots.update((place.slot.key, place.slot) for place in places)
         return places
 
     def _replay(self, recorded: Sequence[tuple[Place, Kept]]) -> list[Kept]:

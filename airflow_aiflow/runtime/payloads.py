@@ -137,6 +137,8 @@ class Payloads:
         self._inline_limit = inline_limit
         self._host = host
         self._cipher = cipher or PayloadCipher()
+        #: Asked for each of a million items.
+        self._in_clear = not self._cipher.active
         self.arguments = ArgumentRecord(host, self._cipher.lock)
         self._warned: set[str] = set()
 
@@ -251,9 +253,9 @@ class Payloads:
         :param name: the step's name: a missing artifact is reported by it.
         :param as_type: the class that rebuilds it.
         """
-        if inline is None or self._cipher.active or inline.startswith(MAGIC):
-            return self.load(Stored(inline, sha256), name, as_type)
-        return decode(inline, as_type=as_type)
+        if self._in_clear and inline is not None and not inline.startswith(MAGIC):
+            return decode(inline, as_type=as_type)
+        return self.load(Stored(inline, sha256), name, as_type)
 
     def load_done(self, stored: Stored, name: str, as_type: Any = None) -> Any:
         """

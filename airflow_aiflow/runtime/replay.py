@@ -56,16 +56,27 @@ class Numbers:
 
         :param fingerprint: 32 bytes over what decides the outcome.
         """
-        call = int.from_bytes(fingerprint[:8], "big")
+        return self.take_all((fingerprint,))[0]
+
+    def take_all(self, fingerprints: Iterable[bytes]) -> list[int]:
+        """
+        Take a number for each of many calls, in their order.
+
+        :param fingerprints: of the calls.
+        """
+        numbers, following = [], self._next
         with self._lock:
-            if self._free and (free := self._free.get(call)):
-                number = heapq.heappop(free)
-                if not free:
-                    del self._free[call]
-                return number
-            number = self._next.get(call, 0)
-            self._next[call] = number + 1
-            return number
+            for fingerprint in fingerprints:
+                call = int.from_bytes(fingerprint[:8], "big")
+                if self._free and (free := self._free.get(call)):
+                    number = heapq.heappop(free)
+                    if not free:
+                        del self._free[call]
+                else:
+                    number = following.get(call, 0)
+                    following[call] = number + 1
+                numbers.append(number)
+        return numbers
 
     def give_back(self, fingerprint: bytes, number: int) -> None:
         """
