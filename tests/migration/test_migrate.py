@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from importlib.resources import files
 from typing import Any
 from uuid import uuid4
@@ -19,9 +20,11 @@ from airflow_aiflow.exceptions import AiflowConfigError, LedgerSchemaError, Ledg
 from airflow_aiflow.local import postgres_roles
 from airflow_aiflow.local.ports import free_port
 from airflow_aiflow.local.postgres import PostgresServer
+from airflow_aiflow.runtime.clock import SystemClock
 from airflow_aiflow.storage import migrate
 from airflow_aiflow.storage.postgres import PostgresLedger
 from airflow_aiflow.storage.schema import EXPECTED
+from airflow_aiflow.testing import DurableTask
 
 #: All that makes a schema, as the catalog has it: columns, constraints, indexes, options, view, function, grants.
 CATALOG = (
@@ -202,6 +205,23 @@ def test_another_revision_is_told_as_older_or_newer(
             ledger.check()
     finally:
         ledger.close()
+
+
+def test_an_attempt_under_the_schema_before_starts_nothing(
+    postgres_server: PostgresServer, owner: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker was upgraded before the ledger: nothing may be done whose record would then be refused."""
+    with monkeypatch.context() as earlier:
+        earlier.setattr(migrate, "EXPECTED", f"{int(EXPECTED) - 1:04}")
+        migrate.upgrade(owner)
+    with closing(PostgresLedger.connect(role_dsn(postgres_server, owner))) as ledger:
+        task, ran = DurableTask(ledger=ledger, clock=SystemClock()), list[int]()
+        with pytest.raises(LedgerSchemaError, match=f"this code needs {EXPECTED}: run `aiflow db upgrade`"):
+            task.run(lambda flow: ran.append(1))
+        assert ran == []
+        migrate.upgrade(owner)
+        task.run(lambda flow: ran.append(2))
+    assert ran == [2]
 
 
 def test_a_newer_schema_is_not_upgraded(owner: str) -> None:
