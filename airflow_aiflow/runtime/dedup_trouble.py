@@ -99,6 +99,11 @@ def refuse_table(conn_id: str, error: psycopg.Error) -> None:
         raise DedupTableError(
             f"{_table(conn_id)} may not be used by this role ({_said(error)}): {_way(conn_id)}"
         ) from error
+    if isinstance(error, errors.ReadOnlySqlTransaction):
+        raise DedupTableError(
+            f"the database behind connection '{conn_id}' takes no writes ({_said(error)}): it is a standby, or its "
+            f"role or database is set to read only. Point the connection to the primary. Nothing was changed"
+        ) from error
     if isinstance(error, (*MISSING, *OTHER_FORM)):
         raise DedupTableError(
             f"{_table(conn_id)} is not as this release makes it ({_said(error)}): {_way(conn_id)}"

@@ -553,6 +553,20 @@ def test_a_role_without_rights_is_told_the_way_out(erp: Erp, postgres_server: Po
     assert task.run(once) == 101
 
 
+def test_a_connection_that_points_to_a_standby_is_told_the_way_out(erp: Erp, postgres_server: PostgresServer) -> None:
+    dsn = role(erp, postgres_server)
+    name = str(conninfo_to_dict(dsn)["user"])
+    install(erp.dsn, [name])
+    with psycopg.connect(postgres_server.dsn(name_of(erp.dsn), "postgres"), autocommit=True) as connection:
+        connection.execute(f"ALTER ROLE {name} SET default_transaction_read_only = on".encode())
+        task = erp.task(dsn=dsn)
+        with pytest.raises(DedupTableError, match=r"'erp' takes no writes .* Point the connection to the primary"):
+            task.run(once)
+        assert (erp.bills, erp.dedup, len(RUNS)) == ([], 0, 0)
+        connection.execute(f"ALTER ROLE {name} RESET default_transaction_read_only".encode())
+    assert task.run(once) == 101
+
+
 def test_a_table_of_another_form_is_refused(erp: Erp) -> None:
     install(erp.dsn)
     erp.look("UPDATE aiflow_dedup.store SET version = 2")
