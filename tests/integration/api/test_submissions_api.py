@@ -148,6 +148,17 @@ def test_it_follows_its_run_to_the_result(world: World) -> None:
     assert world.submit().json()["state"] == "succeeded"
 
 
+@pytest.mark.parametrize("text", ["ok\u0000tail", "e\u0301 \ufeff \u202e \u200b", '{"amount": NaN}', ""])
+def test_a_result_is_given_exactly(world: World, text: str) -> None:
+    """C46, C47: a run whose answer holds U+0000 ends in success, and who polls gets that answer."""
+    view = world.submit().json()
+    own = f"{URL}/{view['submission_id']}"
+    world.runs.runs[view["run_id"]].state = "success"
+    world.runs.results[view["run_id"]] = {text: [text]}
+    assert world.client.get(own).json()["state"] == "succeeded"
+    assert world.client.get(f"{own}/result").json() == {text: [text]}
+
+
 def test_a_result_is_given_from_where_a_client_was_cut_off(world: World) -> None:
     view = world.submit().json()
     world.runs.runs[view["run_id"]].state = "success"

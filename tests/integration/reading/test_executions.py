@@ -10,6 +10,7 @@ import pytest
 
 from airflow_aiflow.durable.artifact import ArtifactRef
 from airflow_aiflow.runtime.flow import Flow
+from airflow_aiflow.testing import ScriptedModels
 from tests.integration.reading.house import URL, House, add
 
 SPLIT = {"dag_id": "invoices", "run_id": "monday", "task_id": "split"}
@@ -90,6 +91,23 @@ def test_a_step_shows_what_it_gave_and_that_nobody_changed_it(house: House) -> N
     assert step["result"]["value"].startswith("answer to: the ")
     assert (step["sealed"], step["cost"], step["attempt_try"], step["state"]) == (True, "0.004", 1, "replayed")
     assert house.get("/step", **SPLIT, key="0" * 64).status_code == 404
+
+
+@pytest.mark.parametrize("run_id", ["m__2026-01-01T00:00:00+00:00 \u00e9#?%2F", "..", "a/b:c+d %00 \U0001f600"])
+def test_a_run_with_an_odd_id_is_read_as_itself(fresh: House, run_id: str) -> None:
+    """C47, C50: ids that addresses must quote, and an answer that PostgreSQL's text can't hold."""
+    answer, asked = "ok\u0000tail", ScriptedModels(lambda _request: "ok\u0000tail")
+    for each in (run_id, run_id + "_"):
+        task = fresh.task("split", run_id=each)
+        task.models = asked
+        assert task.run(lambda flow: flow.llm("ask", "why?")) == answer
+    of_it = SPLIT | {"run_id": run_id}
+    assert [one["task_id"] for one in fresh.get("/executions", dag_id="invoices", run_id=run_id).json()["items"]] == [
+        "split"
+    ]
+    [row] = rows(fresh.get("/timeline", **of_it).json())
+    assert fresh.get("/step", **of_it, key=row["key"]).json()["result"]["value"] == answer
+    assert len(asked.requests) == 2
 
 
 def test_a_step_whose_row_was_changed_by_hand_is_told(fresh: House) -> None:
