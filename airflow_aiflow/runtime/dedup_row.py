@@ -65,17 +65,17 @@ class DedupRow:
         )
 
 
-def seal_row(key: bytes | None, effect: EffectId, act: UUID, request_fp: bytes, result: Stored) -> bytes:
+def seal_row(key: bytes | None, identity: bytes, act: UUID, request_fp: bytes, result: Stored) -> bytes:
     """
     Seal a row's result.
 
     :param key: the deployment's seal key.
-    :param effect: the effect.
+    :param identity: the row's key.
     :param act: the try that did it.
     :param request_fp: fingerprint of its request.
     :param result: what is recorded.
     """
-    return seal(**_parts(key, effect, act, request_fp, result))
+    return seal(**_parts(key, identity, act, request_fp, result))
 
 
 def check_row(session: Session, effect: EffectId, row: DedupRow) -> None:
@@ -85,16 +85,17 @@ def check_row(session: Session, effect: EffectId, row: DedupRow) -> None:
     :raises SealError: naming the effect.
     """
     if row.seal is not None:
-        parts = _parts(session.services.settings.seal_key, effect, row.act, row.request_fp, row.result)
+        key, identity = session.services.settings.seal_key, dedup_identity(effect)
+        parts = _parts(key, identity, row.act, row.request_fp, row.result)
         verify(row.seal, step=effect.name, **parts)
 
 
-def _parts(key: bytes | None, effect: EffectId, act: UUID, request_fp: bytes, result: Stored) -> dict[str, Any]:
+def _parts(key: bytes | None, identity: bytes, act: UUID, request_fp: bytes, result: Stored) -> dict[str, Any]:
     return {
         "key": key,
         "execution": str(act),
         "generation": 0,
-        "step_key": dedup_identity(effect),
+        "step_key": identity,
         "request_fingerprint": request_fp,
         "result_hash": result_hash(result),
     }

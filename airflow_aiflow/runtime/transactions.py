@@ -124,6 +124,7 @@ class TransactionCall:
                 f"was changed"
             )
         self._effect = identify(name, options)
+        self._identity = dedup_identity(self._effect)
         self._print = self._request.fingerprint()
         self._step_key = digest(KIND, self._effect.namespace, name, self._effect.key)
         #: Tries whose COMMIT was not answered.
@@ -210,7 +211,7 @@ class TransactionCall:
         session, execution = self._session, self._session.attempt.execution
         failpoint("before_dedup", self._effect.name)
         values = (
-            dedup_identity(self._effect),
+            self._identity,
             self._effect.namespace,
             self._effect.name,
             self._effect.key,
@@ -252,7 +253,7 @@ class TransactionCall:
         raise error
 
     def _found(self, connection: TargetConnection, known: StepRecord | None) -> DedupRow:
-        found = connection.found(dedup_identity(self._effect))
+        found = connection.found(self._identity)
         if found is None or found[1] != DEDUP_VERSION:
             raise other_form(self._conn_id, found)
         if found[2] is None:  # gone between two looks
@@ -266,7 +267,7 @@ class TransactionCall:
         """Refuse to do again what our own ledger knows as done and the target does not, unless a person released it."""
         known = known or self._earlier()
         here = known is not None and known.unit == place(self._conn_id, store_id)
-        if known is not None and not (here and connection.released(dedup_identity(self._effect), known.ended_at)):
+        if known is not None and not (here and connection.released(self._identity, known.ended_at)):
             raise another_store(self._effect, self._conn_id, known, store_id)
 
     def _earlier(self) -> StepRecord | None:
@@ -316,10 +317,10 @@ class TransactionCall:
         from airflow_aiflow.storage.target_connection import CommitLostError
 
         key = self._session.services.settings.seal_key
-        sealed = seal_row(key, self._effect, act, self._print, stored)
+        sealed = seal_row(key, self._identity, act, self._print, stored)
         failpoint("before_commit", self._effect.name)
         try:
-            connection.end((dedup_identity(self._effect), stored.inline, stored.sha256, sealed, act))
+            connection.end((self._identity, stored.inline, stored.sha256, sealed, act))
         except CommitLostError as lost:
             self._acts.add(act)
             self._note(lost, ASK_LATER)
