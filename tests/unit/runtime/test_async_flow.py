@@ -14,6 +14,7 @@ import pytest
 
 from airflow_aiflow import AsyncFlow, EffectContext, Flow, JobStatus, current_flow
 from airflow_aiflow.durable.execution import ExecutionState
+from airflow_aiflow.durable.reconcile import Finding, Happened, Intent
 from airflow_aiflow.durable.settings import FlowSettings
 from airflow_aiflow.exceptions import (
     AttemptParked,
@@ -252,6 +253,57 @@ async def slow_but_paid(name: str) -> str:
     await asyncio.sleep(0.2)
     RAN.append(name)
     return name
+
+
+async def lost_once(to: str) -> str:
+    RAN.append(to)
+    if len(RAN) == 1:
+        raise ConnectionResetError
+    return f"sent to {to}"
+
+
+async def probe_hangs(_intent: Intent) -> Finding:
+    await asyncio.Event().wait()
+    raise AssertionError("nobody sets it")
+
+
+async def probe_raises(_intent: Intent) -> Finding:
+    raise RuntimeError("no answer")
+
+
+def plain_probe_hangs(_intent: Intent) -> Finding:
+    read_end, _write_end = os.pipe()
+    os.read(read_end, 1)
+    raise AssertionError("nothing is ever written")
+
+
+@pytest.mark.parametrize("probe", [probe_hangs, probe_raises, plain_probe_hangs])
+def test_a_probe_that_hangs_or_raises_cannot_tell(probe: Callable[[Intent], Any]) -> None:
+    task = real()
+
+    async def body(flow: AsyncFlow) -> Any:
+        return await flow.effect(
+            "mail", lost_once, "a", key="k", reconcile=probe, timeout=0.3, on_in_doubt="hold", retries=0
+        )
+
+    for _ in range(2):
+        with pytest.raises(EffectInDoubtError):
+            task.run_async(body)
+    assert sum("that is read as can't tell" in line for line in task.host.warnings) == 2
+    assert RAN == ["a"]
+
+
+def test_an_awaited_probe_settles_a_doubt() -> None:
+    async def probe(intent: Intent) -> Finding:
+        await asyncio.sleep(0)
+        return Happened(f"found {intent.key}")
+
+    async def body(flow: AsyncFlow) -> Any:
+        return await flow.effect("mail", lost_once, "a", key="k", reconcile=probe)
+
+    task = real()
+    assert task.run_async(body) == task.run_async(body) == "found k"
+    assert RAN == ["a"]
 
 
 def test_an_outcome_is_recorded_also_where_nobody_waits_any_more() -> None:

@@ -479,6 +479,29 @@ def test_what_is_no_clear_word_is_read_as_cannot_tell(finding: object, words: st
     assert len(SENT) == 1
 
 
+@pytest.mark.parametrize("result", [object(), "\ud800", print], ids=["object", "half a character", "function"])
+def test_what_the_target_gave_and_cannot_be_stored_does_not_cost_its_word(result: object) -> None:
+    task = DurableTask()
+    first = task.run(lambda f: f.effect("mail", mail, "a", key="k", reconcile=finds(Happened(result))))
+    assert state_of(task, "mail") is EffectState.SUCCEEDED
+    assert task.run(lambda f: f.effect("mail", mail, "a", key="k")) == first
+    assert any("can't be stored" in line for line in task.host.warnings)
+    assert len(SENT) == 1
+
+
+@pytest.mark.parametrize("end", [SystemExit(3), KeyboardInterrupt()], ids=repr)
+def test_a_reconcile_that_ends_its_process_decides_nothing(end: BaseException) -> None:
+    def ends(_intent: Intent) -> Finding:
+        raise end
+
+    task = DurableTask()
+    with pytest.raises(type(end)):
+        task.run(lambda f: f.effect("mail", mail, "a", key="k", reconcile=ends))
+    with pytest.raises(EffectInDoubtError):
+        task.run(lambda f: f.effect("mail", mail, "a", key="k", on_in_doubt="hold"))
+    assert len(SENT) == 1
+
+
 def hangs(_intent: Intent) -> Finding:
     read_end, _write_end = os.pipe()
     os.read(read_end, 1)
