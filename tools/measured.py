@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,12 @@ def table(results: Mapping[str, Any], demo: Mapping[str, Any] | None) -> str:
     rows = [
         ("a recorded step over a bare one-row INSERT and its COMMIT", _ratio(results["step_ratio"]), "at most 1.5"),
         ("an effect over the same", _ratio(results["effect_ratio"]), "at most 2.7"),
+        (
+            "a step over the INSERT measured alone, when client and server share a processor",
+            _alone("step", results),
+            "-",
+        ),
+        ("an effect over that", _alone("effect", results), "-"),
         ("a step over an INSERT that commits itself, in one round trip", _ratio(results["step_autocommit_ratio"]), "-"),
         ("an effect over the same", _ratio(results["effect_autocommit_ratio"]), "-"),
         (
@@ -46,7 +52,7 @@ def table(results: Mapping[str, Any], demo: Mapping[str, Any] | None) -> str:
     ]
     if results.get("dbos_step_ratio"):
         rows.insert(
-            4, ("for comparison: a DBOS step over the bare INSERT and COMMIT", _ratio(results["dbos_step_ratio"]), "-")
+            6, ("for comparison: a DBOS step over the bare INSERT and COMMIT", _ratio(results["dbos_step_ratio"]), "-")
         )
     rows += _counted(results)
     versions = results["versions"]
@@ -66,58 +72,7 @@ def table(results: Mapping[str, Any], demo: Mapping[str, Any] | None) -> str:
 
 def _counted(results: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """Return the rows of what a run of the bench may not have measured yet."""
-    return [
-        (what, form(results[name]), aim)
-        for name, what, form, aim in (
-            (
-                "transaction_ratio",
-                "a transactional effect over a bare commit of its statement",
-                _ratio,
-                "at most 1.6",
-            ),
-            ("effect_replay_queries", "queries for the replay of an effect that was done", _count, "none"),
-            (
-                "cleared_mapped_queries",
-                "queries of one of 1,200 mapped tasks, all done, after a clear",
-                _count,
-                "the same for any number of them",
-            ),
-            ("map_ratio", "items of `flow.map` a second over bare one-row commits", _ratio, "at least 5"),
-            ("map_wait_ratio", "the same with 32 threads that each wait for a commit", _ratio, "at least 2.5"),
-            ("map_replay_per_s", "items a second that a killed map replays", _whole, "at least 100,000"),
-            ("map_calls_repeated", "calls of it that are made again, of 90,000", _whole, "at most 500, one flush"),
-            (
-                "map_memory_mib",
-                "memory of a worker for a map of 1,000,000 items of 1 KiB, results not kept",
-                _mib,
-                "under 300 MiB",
-            ),
-            ("growth_ratio", "a step in a ledger of 2,000,000 rows over one in an empty ledger", _ratio, "at most 1.2"),
-            (
-                "recovery_pass_ms",
-                "one pass of recovery: what it asks the ledger with 1,000 at work and 50 stalled, in milliseconds",
-                _count,
-                "under 50, with ten million done",
-            ),
-            (
-                "overview_ms",
-                "the slowest query of the overview, in milliseconds",
-                _count,
-                "under 50, with ten million steps recorded",
-            ),
-            (
-                "submit_ratio",
-                "a submit until its DAG run exists over one commit and one run by Airflow's own API",
-                _ratio,
-                "at most 1.3",
-            ),
-            ("event_ms", "from an event's commit to the eyes of who follows it, in milliseconds", _count, "under 100"),
-            ("event_without_notify_ms", "the same where the database can't tell", _count, "under 1,000"),
-            ("streams_memory_mib", "memory of an API server's worker for 2,000 streams", _mib, "under 200 MiB"),
-            ("streams_connections", "its connections to the ledger meanwhile", _whole, "the same for any number"),
-        )
-        if name in results
-    ]
+    return [(what, form(results[name]), aim) for name, what, form, aim in COUNTED if name in results]
 
 
 def sentence(demo: Mapping[str, Any]) -> str:
@@ -133,6 +88,10 @@ def sentence(demo: Mapping[str, Any]) -> str:
         f"{demo['calls_needed']} model calls needed, {made}, {sent}, "
         f"{demo['seconds_lost']:.1f} s lost."
     )
+
+
+def _alone(name: str, results: Mapping[str, Any]) -> str:
+    return _ratio(results[f"{name}_alone_ratio"])
 
 
 def _ratio(value: float) -> str:
@@ -166,6 +125,57 @@ def filled(text: str, results: Mapping[str, Any], demo: Mapping[str, Any] | None
     if places != 1:
         raise SystemExit(f"the page has {places} places for the table, one is wanted")
     return written
+
+
+#: Key of a result, what it says, its form, the aim.
+COUNTED: tuple[tuple[str, str, Callable[[Any], str], str], ...] = (
+    (
+        "transaction_ratio",
+        "a transactional effect over a bare commit of its statement",
+        _ratio,
+        "at most 1.6",
+    ),
+    ("effect_replay_queries", "queries for the replay of an effect that was done", _count, "none"),
+    (
+        "cleared_mapped_queries",
+        "queries of one of 1,200 mapped tasks, all done, after a clear",
+        _count,
+        "the same for any number of them",
+    ),
+    ("map_ratio", "items of `flow.map` a second over bare one-row commits", _ratio, "at least 5"),
+    ("map_wait_ratio", "the same with 32 threads that each wait for a commit", _ratio, "at least 2.5"),
+    ("map_replay_per_s", "items a second that a killed map replays", _whole, "at least 100,000"),
+    ("map_calls_repeated", "calls of it that are made again, of 90,000", _whole, "at most 500, one flush"),
+    (
+        "map_memory_mib",
+        "memory of a worker for a map of 1,000,000 items of 1 KiB, results not kept",
+        _mib,
+        "under 300 MiB",
+    ),
+    ("growth_ratio", "a step in a ledger of 2,000,000 rows over one in an empty ledger", _ratio, "at most 1.2"),
+    (
+        "recovery_pass_ms",
+        "one pass of recovery: what it asks the ledger with 1,000 at work and 50 stalled, in milliseconds",
+        _count,
+        "under 50, with ten million done",
+    ),
+    (
+        "overview_ms",
+        "the slowest query of the overview, in milliseconds",
+        _count,
+        "under 50, with ten million steps recorded",
+    ),
+    (
+        "submit_ratio",
+        "a submit until its DAG run exists over one commit and one run by Airflow's own API",
+        _ratio,
+        "at most 1.3",
+    ),
+    ("event_ms", "from an event's commit to the eyes of who follows it, in milliseconds", _count, "under 100"),
+    ("event_without_notify_ms", "the same where the database can't tell", _count, "under 1,000"),
+    ("streams_memory_mib", "memory of an API server's worker for 2,000 streams", _mib, "under 200 MiB"),
+    ("streams_connections", "its connections to the ledger meanwhile", _whole, "the same for any number"),
+)
 
 
 def main() -> int:

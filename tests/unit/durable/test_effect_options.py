@@ -24,7 +24,7 @@ DEFAULTS = EffectOptions(on_in_doubt="hold", timeout=5.0, in_doubt_timeout=7.0)
     ],
 )
 def test_what_is_not_given_is_the_deployments(given: dict[str, Any]) -> None:
-    expected = {"on_in_doubt": "hold", "timeout": 5.0, "in_doubt_timeout": 7.0} | given
+    expected: dict[str, Any] = {"on_in_doubt": "hold", "timeout": 5.0, "in_doubt_timeout": 7.0} | given
     assert effect_options(given, DEFAULTS) == EffectOptions(**expected)
     assert DEFAULTS.key is None
 
