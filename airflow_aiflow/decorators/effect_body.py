@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from airflow_aiflow.decorators.effect_key import as_flow_options, check_effect, checked_key
+from airflow_aiflow.decorators.effect_key import as_flow_options, check_effect, rendered_key
 from airflow_aiflow.decorators.signature import CTX, bare, inject
 from airflow_aiflow.exceptions import NoFlowError
 from airflow_aiflow.hooks.attempt import check_on_clear
@@ -103,7 +103,7 @@ class CallsOnce(AsksPersons, _Operator):
             return None
         # Rendered here and not as a template field: in a mapped task only its arguments tell one item from another.
         names: dict[str, Any] = {**cast("Mapping[str, Any]", self._context or {}), **arguments}
-        return checked_key(self.render_template(self.key, cast("Context", names)), self.key)
+        return rendered_key(self, self.key, names)
 
     def _effect(self, flow: Flow, key: str | None, given: inspect.BoundArguments) -> Any:
         fn = bare(self.python_callable)

@@ -7,10 +7,13 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_aiflow.durable.policy import EFFECT_OPTION_NAMES, EffectOptions, check_key, effect_options
 from airflow_aiflow.exceptions import EffectOptionError
+
+if TYPE_CHECKING:
+    from airflow.sdk import BaseOperator
 
 #: What Jinja replaces.
 TEMPLATE = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
@@ -50,11 +53,32 @@ def warn_once_for_ever(task_id: str, key: object, scope: str | None) -> None:
         )
 
 
+def rendered_key(operator: BaseOperator, template: str, names: Mapping[str, Any]) -> str:
+    """
+    Make the key of a run from its template: always text, whatever the DAG makes of other templates.
+
+    As a native object ``1E5`` is the number that ``10E4`` is too, and what ends like a template's file is no file here.
+
+    :param operator: gives the DAG's macros and filters.
+    :param template: what the author wrote.
+    :param names: what may stand in it.
+    :raises EffectOptionError: if a name is not there, the key is empty, or a template gave "None".
+    """
+    from jinja2 import TemplateError
+
+    try:
+        made = operator.get_template_env().from_string(template)
+        rendered = "".join(map(str, made.root_render_func(made.new_context(dict(names)))))
+    except TemplateError as error:
+        raise EffectOptionError(f"the key {template!r} can't be made: {error}. Nothing was sent") from error
+    return checked_key(rendered, template)
+
+
 def checked_key(rendered: object, template: str) -> str:
     """
     Check a key after rendering.
 
-    :param rendered: what the template gave; a DAG that renders native objects may give a number.
+    :param rendered: what the template gave.
     :param template: what the author wrote.
     :raises EffectOptionError: if it is empty, or a template gave "None".
     """

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from airflow_aiflow.decorators.effect_key import checked_key, warn_once_for_ever
+from airflow_aiflow.decorators.effect_key import rendered_key, warn_once_for_ever
 from airflow_aiflow.hooks.persons import METHOD, AsksPersons
 from airflow_aiflow.operators.presets import Preset
 
@@ -139,4 +139,4 @@ class OnceTask(AsksPersons, _Operator):
         # Rendered here and not as a template field: in a mapped task only its own arguments tell one item from another.
         told = {name: getattr(self, name, None) for name in self.template_fields}
         names: dict[str, Any] = {**told, **cast("Mapping[str, Any]", context)}
-        return checked_key(self.render_template(key, cast("Context", names)), key)
+        return rendered_key(self, key, names)

@@ -106,3 +106,23 @@ def test_a_key_after_rendering() -> None:
             checked_key(rendered, template)
     with pytest.raises(EffectOptionError, match="key is empty"):
         checked_key("", "{{ number }}")
+
+
+@pytest.mark.parametrize("native", [False, True])
+@pytest.mark.parametrize("number", ["1E5", "10E4", "7e1234567", "1_000", "0x10", "'x'", " 4711", "007", "[1]"])
+def test_a_key_is_text_as_written_whatever_the_dag_makes_of_templates(number: str, native: bool) -> None:
+    """As native objects 1E5 and 10E4 are one number, and two orders would share one key."""
+    start = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+    with DAG("parsed", schedule=None, start_date=start, render_template_as_native_obj=native):
+        whole: Any = task.effect(key="{{ number }}")(pay)("x").operator  # type: ignore[attr-defined,call-arg]
+        part: Any = task.effect(key="{{ number }}{{ ctx }}")(pay)("x").operator  # type: ignore[attr-defined,call-arg]
+    assert whole._rendered_key({"number": number}) == number
+    assert part._rendered_key({"number": number, "ctx": 5}) == f"{number}5"
+    with pytest.raises(EffectOptionError, match="a template gave None"):
+        whole._rendered_key({"number": None})
+
+
+def test_a_key_whose_field_is_not_there_is_named(dag: DAG) -> None:
+    made: Any = task.effect(key="close/{{ ds }}")(send)("a@example.com").operator
+    with pytest.raises(EffectOptionError, match=r"the key 'close/\{\{ ds \}\}' can't be made: 'ds' is undefined"):
+        made._rendered_key({})

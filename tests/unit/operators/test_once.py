@@ -144,6 +144,18 @@ def test_a_key_that_is_the_same_in_every_run_warns() -> None:
         once(BashOperator, key="close")(task_id="close", bash_command="true")
 
 
+@pytest.mark.parametrize("native", [False, True])
+def test_a_key_is_text_and_never_a_file(native: bool) -> None:
+    """A template field of this operator that ends so is a file's name; its key is not."""
+    with DAG("d", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC), render_template_as_native_obj=native):
+        mail: Any = once(EmailOperator, key="{{ ds_nodash }}e{{ n }}.html")(
+            task_id="mail", to="a@example.com", subject="s", html_content="h"
+        )
+        order: Any = once(BashOperator, key="{{ n }}E5")(task_id="order", bash_command="true")
+    assert mail._rendered_key({"ds_nodash": "20260101", "n": 7}) == "20260101e7.html"
+    assert order._rendered_key({"n": 1}) == "1E5"
+
+
 def test_every_preset_names_fields_that_there_are() -> None:
     for path, preset in PRESETS.items():
         module, _, name = path.rpartition(".")
