@@ -10,6 +10,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from contextvars import copy_context
 from datetime import UTC, datetime
 from pathlib import Path
@@ -322,6 +323,25 @@ def test_a_run_made_again_answers_from_the_deleted_one_in_silence(make: Callable
     assert again.run(body) == "charged 1"
     assert CALLS == ["computed", ("charge", "order", 1), "computed"]
     assert any("charge" in line and "done before" in line for line in again.host.warnings)
+
+
+def test_a_task_whose_rows_are_gone_cannot_begin(
+    make: Callable[..., DurableTask], postgres_server: PostgresServer
+) -> None:
+    """I13, the reverse: Airflow's counters go on, the ledger is new. The task begins as its first attempt would."""
+    task = make()
+
+    def body(flow: Flow) -> tuple[int, int, str]:
+        return flow.attempt, flow.generation, flow.effect("charge", charge, 1, key="order")
+
+    for begins_anew in (None, task.retried, task.cleared):
+        database = postgres_server.fresh_database()
+        upgrade(database)
+        if begins_anew is not None:
+            begins_anew()
+        with closing(PostgresLedger.connect(database)) as task.ledger:
+            assert task.run(body) == (1, 1, "charged 1")
+    assert CALLS == [("charge", "order", 1)] * 3, "what was forgotten happens again: docs/operations/backup.md says so"
 
 
 def test_a_fixed_run_id_with_another_request_is_no_silent_answer(make: Callable[..., DurableTask]) -> None:
