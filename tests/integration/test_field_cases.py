@@ -25,6 +25,7 @@ from airflow_aiflow.durable.lease import LeaseRules
 from airflow_aiflow.durable.settings import FlowSettings
 from airflow_aiflow.exceptions import (
     ArtifactUnavailableError,
+    EffectOptionError,
     LedgerUnavailableError,
     PayloadDecodeError,
     PayloadEncodeError,
@@ -262,6 +263,12 @@ def leak() -> dict[str, str]:
     return {"Authorization": f"Bearer {SECRET}"}
 
 
+def quote(number: int) -> int:
+    if number == 1:
+        raise ValueError(f"401 for {SECRET}")
+    return number
+
+
 def test_keys_are_persisted(
     ledger: PostgresLedger, store: S3ArtifactStore, dsn: str, request: pytest.FixtureRequest
 ) -> None:
@@ -271,14 +278,22 @@ def test_keys_are_persisted(
 
     def body(f: Flow) -> object:
         f.emit("note", text=f"key {SECRET}")
+        f.progress(1, 2, message=f"with {SECRET}")
         f.llm("ask", f"my key is {SECRET}")
+        f.step("use", len, f"Bearer {SECRET}")
+        f.map("each", len, [f"{SECRET}/{n}" for n in range(3)])
+        f.map("bad", quote, [1, 2], on_item_error="skip")
+        with contextlib.suppress(EffectOptionError):
+            f.effect("mail", record, f"token {SECRET}")
         return f.step("leak", leak)
 
     assert task.run(body) == task.run(body) == {"Authorization": f"Bearer {SECRET}"}
     assert CALLS == ["called", "called"]  # what can't be stored runs again, and the log says so
     assert not any(SECRET in line for line in task.host.lines)
     with psycopg.connect(dsn) as connection:
-        for table in ("execution", "attempt", "step", "event", "effect", "intent"):
+        tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'aiflow'").fetchall()
+        assert len(tables) > 6
+        for (table,) in tables:
             rows = connection.execute(f"SELECT t::text FROM aiflow.{table} t".encode()).fetchall()
             text = "\n".join(row[0] for row in rows)
             assert SECRET not in text
