@@ -313,6 +313,7 @@ class TransactionCall:
 
     def _commit(self, connection: TargetConnection, act: UUID, stored: Stored) -> None:
         import psycopg
+        from psycopg.pq import TransactionStatus
 
         from airflow_aiflow.storage.target_connection import CommitLostError
 
@@ -328,6 +329,8 @@ class TransactionCall:
         except psycopg.Error as error:
             if may_pass(error, connection):
                 raise _Again(error) from error
+            if connection.pgconn.transaction_status == TransactionStatus.INERROR:  # our statement, not the commit
+                refuse_table(self._conn_id, error)
             self._note(error, NOT_APPLIED)
             raise
 

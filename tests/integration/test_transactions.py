@@ -551,6 +551,17 @@ def test_a_role_without_rights_is_told_the_way_out(erp: Erp, postgres_server: Po
     assert task.run(once) == 101
 
 
+def test_a_role_without_one_of_the_rights_is_told_the_way_out(erp: Erp, postgres_server: PostgresServer) -> None:
+    """The right to change the row is missed last, when the function has run: it is rolled back."""
+    dsn = role(erp, postgres_server)
+    name = str(conninfo_to_dict(dsn)["user"])
+    install(erp.dsn, [name])
+    erp.look(f"REVOKE UPDATE ON aiflow_dedup.effect FROM {name}")
+    with pytest.raises(DedupTableError, match=r"may not be used by this role.*aiflow db install-dedup erp"):
+        erp.task(dsn=dsn).run(once)
+    assert (erp.bills, erp.dedup) == ([], 0)
+
+
 def test_a_connection_that_points_to_a_standby_is_told_the_way_out(erp: Erp, postgres_server: PostgresServer) -> None:
     dsn = role(erp, postgres_server)
     name = str(conninfo_to_dict(dsn)["user"])
