@@ -205,16 +205,17 @@ class Journal:
             f"aiflow: {place} {record.name:<{NAME_WIDTH}} ran     {seconds:6.1f} s{_usage(record.usage)}{changed}"
         )
 
-    def wasted(self, name: str, usage: Usage) -> None:
+    def wasted(self, name: str, usage: Usage, why: str) -> None:
         """
         Count a model call that was paid and gave nothing to record.
 
         :param name: the step's name.
         :param usage: what it cost.
+        :param why: nothing is recorded.
         """
         with self._lock:
             self.paid.add(usage)
-        self._host.log(f"aiflow:       {name:<{NAME_WIDTH}} paid, no fit answer{_usage(usage)}", warning=True)
+        self._host.log(f"aiflow:       {name:<{NAME_WIDTH}} paid, {why}{_usage(usage)}", warning=True)
 
     def effect(self, name: str, key: str, what: str, *, warning: bool = False) -> None:
         """

@@ -229,9 +229,7 @@ class ModelCalls:
                 )
             except ModelOutputError as error:
                 # It was billed all the same.
-                if error.usage is not None:
-                    session.journal.wasted(name, error.usage)
-                    self._paid.wasted(name, error.usage)
+                session.wasted(name, error.usage, "no fit answer")
                 raise
             except ModelUnavailableError as error:
                 self._give_slot_back(error)

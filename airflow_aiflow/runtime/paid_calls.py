@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import threading
 from functools import cached_property
-from uuid import uuid4
 
 from airflow_aiflow.durable.budget import NOTHING
 from airflow_aiflow.durable.identity import digest
-from airflow_aiflow.durable.record import Usage
-from airflow_aiflow.exceptions import LedgerUnavailableError, ModelOutputError, ModelRequestError, ModelUnavailableError
+from airflow_aiflow.exceptions import ModelOutputError, ModelRequestError, ModelUnavailableError
 from airflow_aiflow.llm.call import LlmAnswer, LlmRequest, ModelCaller
 from airflow_aiflow.llm.estimate import Estimates
 from airflow_aiflow.runtime.budgets import Budgets, Holding
@@ -65,21 +63,6 @@ class PaidCalls:
             if self._estimates is None:
                 self._estimates = Estimates(list(self._session.replay.steps.values()))
             return self._estimates
-
-    def wasted(self, name: str, usage: Usage) -> None:
-        """
-        Note a call that was paid and gave nothing to record, for the sums of later attempts.
-
-        :param name: of its step.
-        :param usage: what it cost.
-        """
-        session = self._session
-        ledger, taken = session.services.ledger.spending, session.taken
-        try:
-            ledger.waste(taken.lease, taken.generation, uuid4(), name, usage)
-        except LedgerUnavailableError as error:
-            line = f"aiflow: a paid call of '{name}' without a fit answer is left out of the sums: {error}"
-            session.services.host.log(line, warning=True)
 
     @cached_property
     def wasted_before(self) -> Spent:

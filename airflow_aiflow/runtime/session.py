@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from airflow_aiflow.durable.attempt import Attempt
 from airflow_aiflow.durable.canonical import Secrets
 from airflow_aiflow.durable.execution import Taken
 from airflow_aiflow.durable.fingerprint import Printed
 from airflow_aiflow.durable.ports import ArtifactStore, Clock, Host, Ledger, Stats
+from airflow_aiflow.durable.record import Usage
 from airflow_aiflow.durable.settings import FlowSettings
-from airflow_aiflow.exceptions import PayloadEncodeError
+from airflow_aiflow.exceptions import LedgerUnavailableError, PayloadEncodeError
 from airflow_aiflow.llm.call import ModelCaller
 from airflow_aiflow.runtime.deadline import Deadlines
 from airflow_aiflow.runtime.gate import Gate
@@ -132,3 +134,20 @@ class Session:
             error.add_note(f"aiflow: the result of '{name}' could not be kept in the spool: {trouble}")
             return
         error.add_note(f"aiflow: the result of '{name}' is kept as text in {path.name} in the spool")
+
+    def wasted(self, name: str, usage: Usage | None, why: str) -> None:
+        """
+        Note what was paid and gave nothing to record, for the sums of this attempt and of later ones.
+
+        :param name: the step's name.
+        :param usage: what it cost; ``None``: nothing was paid.
+        :param why: for the log.
+        """
+        if usage is None:
+            return
+        self.journal.wasted(name, usage, why)
+        try:
+            self.services.ledger.spending.waste(self.taken.lease, self.taken.generation, uuid4(), name, usage)
+        except LedgerUnavailableError as error:
+            line = f"aiflow: a paid call of '{name}' that is not recorded is left out of the sums: {error}"
+            self.services.host.log(line, warning=True)

@@ -328,6 +328,7 @@ def make_record(session: Session, call: StepCall, slot: Slot, ran: Ran, duration
             f"the result of '{call.name}' holds a secret at {secret}: it is not recorded and will run again",
             warning=True,
         )
+        session.wasted(call.name, ran.usage, "not recorded")
         return None
     return record_of(session, call, slot, ran, duration_ms)
 
@@ -342,6 +343,7 @@ def record_of(session: Session, call: StepCall, slot: Slot, ran: Ran, duration_m
         stored = session.payloads.save(ran.value, call.name, call.as_type)
     except PayloadEncodeError as error:
         session.keep_unstorable(call.name, ran.value, error)
+        session.wasted(call.name, ran.usage, "can't be stored")
         raise
     ended_at = session.services.clock.now()
     return StepRecord(

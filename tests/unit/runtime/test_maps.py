@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Iterator
 
 import pytest
 
 from airflow_aiflow.durable.record import Usage
-from airflow_aiflow.exceptions import FlowOptionError, ModelOutputError
+from airflow_aiflow.exceptions import FlowOptionError, ModelOutputError, PayloadEncodeError
 from airflow_aiflow.llm.call import LlmRequest
 from airflow_aiflow.runtime.attempt_run import open_flow
 from airflow_aiflow.runtime.current import current_flow
@@ -179,3 +180,23 @@ def test_an_answer_that_does_not_fit_was_paid_all_the_same() -> None:
             f.llm("x", "p")
         assert (f.spent.calls, f.spent.tokens_in) == (1, 7)
     assert any("paid, no fit answer" in line for line in task.host.warnings)
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+@pytest.mark.parametrize("answer", ["half \ud83d", "key sk-secret"])
+def test_an_answer_that_is_not_recorded_was_paid_all_the_same(answer: str, mapped: bool) -> None:
+    """C45: what can't be stored, and what holds a secret, is paid for again by the next attempt: the sum is of both."""
+    answers = [answer, "ok"]
+    task = DurableTask(models=ScriptedModels(lambda _request: answers.pop(0)), secrets=("sk-secret",))
+
+    def body(f: Flow) -> int:
+        if mapped:
+            f.llm_map("x", ["p"])
+        else:
+            f.llm("x", "p")
+        return f.spent.calls
+
+    with contextlib.suppress(PayloadEncodeError):
+        assert task.run(body) == 1
+    assert task.run(body) == 2
+    assert task.run(body) == 2
