@@ -1,6 +1,7 @@
 """
-`aiflow db upgrade | check`: bring the ledger's schema to this release, or see whether it is; `aiflow db install-dedup`:
-make the dedup table in a database that transactional effects change.
+`aiflow db upgrade | check`: bring the ledger's schema to this release, or see whether it is; `aiflow db clean`: remove
+what is left of runs that are over; `aiflow db install-dedup`: make the dedup table in a database that transactional
+effects change.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from airflow_aiflow.cli.output import OK, json_option, show
 
 def add_parser(subparsers: Any) -> None:
     """Add the noun with its verbs."""
-    parser = subparsers.add_parser("db", help="the ledger's schema: upgrade, check; dedup tables")
+    parser = subparsers.add_parser("db", help="the ledger's schema: upgrade, check; old runs: clean; dedup tables")
     verbs = parser.add_subparsers(title="verbs", dest="verb", required=True, metavar="VERB")
     parents = [dsn_option(), home_option(), json_option()]
     upgrading = verbs.add_parser(
@@ -25,6 +26,7 @@ def add_parser(subparsers: Any) -> None:
     upgrading.set_defaults(run=run_upgrade)
     checking = verbs.add_parser("check", parents=parents, help="see whether tasks could work on it (exit 1: no)")
     checking.set_defaults(run=run_check)
+    _add_clean(verbs, parents)
     installing = verbs.add_parser(
         "install-dedup", parents=[json_option()], help="make the dedup table of flow.transaction in a target database"
     )
@@ -38,6 +40,39 @@ def add_parser(subparsers: Any) -> None:
     )
     installing.add_argument("--sql", action="store_true", help="print the SQL, and run nothing")
     installing.set_defaults(run=run_install_dedup)
+
+
+def _add_clean(verbs: Any, parents: list[argparse.ArgumentParser]) -> None:
+    cleaning = verbs.add_parser(
+        "clean", parents=parents, help="remove rows of runs that are over and that Airflow no longer has"
+    )
+    cleaning.add_argument(
+        "--before",
+        required=True,
+        metavar="WHEN",
+        help="of executions that ended before: a day (2026-08-01, UTC), a moment, or so long ago (90d, 12h, 30m)",
+    )
+    cleaning.add_argument(
+        "--dag-id",
+        action="append",
+        metavar="DAG_ID",
+        help="of this DAG alone, also where Airflow does not know it any more; may be repeated",
+    )
+    cleaning.add_argument(
+        "--effects",
+        action="store_true",
+        help="settled effects as well: a later call with such a key will be made again",
+    )
+    cleaning.add_argument("--dry-run", action="store_true", help="count what would go, and change nothing")
+    cleaning.add_argument("--yes", action="store_true", help="do not ask")
+    cleaning.set_defaults(run=run_clean)
+
+
+def run_clean(options: argparse.Namespace) -> int:
+    """Remove what is left of runs that are over, or count it."""
+    from airflow_aiflow.cli import ledger_clean
+
+    return ledger_clean.run_clean(options)
 
 
 def run_upgrade(options: argparse.Namespace) -> int:
