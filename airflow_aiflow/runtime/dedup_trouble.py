@@ -69,7 +69,7 @@ def make_table(conn_id: str, conninfo: str) -> None:
 
     :param conn_id: for messages.
     :param conninfo: the target's address.
-    :raises DedupTableError: if the role may not.
+    :raises DedupTableError: if the role may not, or the database takes no writes.
     """
     from psycopg import errors
 
@@ -81,6 +81,8 @@ def make_table(conn_id: str, conninfo: str) -> None:
         raise DedupTableError(
             f"{_table(conn_id)} is missing and this role may not make it ({_said(refused)}): {_way(conn_id)}"
         ) from refused
+    except errors.ReadOnlySqlTransaction as refused:
+        raise _takes_no_writes(conn_id, refused) from refused
 
 
 def refuse_table(conn_id: str, error: psycopg.Error) -> None:
@@ -100,14 +102,18 @@ def refuse_table(conn_id: str, error: psycopg.Error) -> None:
             f"{_table(conn_id)} may not be used by this role ({_said(error)}): {_way(conn_id)}"
         ) from error
     if isinstance(error, errors.ReadOnlySqlTransaction):
-        raise DedupTableError(
-            f"the database behind connection '{conn_id}' takes no writes ({_said(error)}): it is a standby, or its "
-            f"role or database is set to read only. Point the connection to the primary. Nothing was changed"
-        ) from error
+        raise _takes_no_writes(conn_id, error) from error
     if isinstance(error, (*MISSING, *OTHER_FORM)):
         raise DedupTableError(
             f"{_table(conn_id)} is not as this release makes it ({_said(error)}): {_way(conn_id)}"
         ) from error
+
+
+def _takes_no_writes(conn_id: str, error: psycopg.Error) -> DedupTableError:
+    return DedupTableError(
+        f"the database behind connection '{conn_id}' takes no writes ({_said(error)}): it is a standby, or its role or "
+        f"database is set to read only. Point the connection to the primary. Nothing was changed"
+    )
 
 
 def other_form(conn_id: str, found: tuple[Any, ...] | None) -> DedupTableError:

@@ -576,6 +576,13 @@ def test_a_connection_that_points_to_a_standby_is_told_the_way_out(erp: Erp, pos
     assert task.run(once) == 101
 
 
+def test_a_standby_that_never_had_the_table_is_told_the_way_out_too(erp: Erp) -> None:
+    erp.look(f"ALTER DATABASE {name_of(erp.dsn)} SET default_transaction_read_only = on")
+    with pytest.raises(DedupTableError, match=r"'erp' takes no writes .* Point the connection to the primary"):
+        erp.task().run(lambda flow: flow.transaction("bill", counted, conn_id="erp", key="k"))
+    assert RUNS == []
+
+
 def test_a_table_of_another_form_is_refused(erp: Erp) -> None:
     install(erp.dsn)
     erp.look("UPDATE aiflow_dedup.store SET version = 2")
