@@ -248,8 +248,9 @@ class TransactionCall:
             raise _Again(error)
         if is_clash(error):
             raise _Again(error)
-        refuse_table(self._conn_id, error)
-        self._note(error, NOT_APPLIED)
+        if not self._acts:  # else an earlier COMMIT may have arrived: nobody may say that nothing was changed
+            refuse_table(self._conn_id, error)
+        self._note(error, ASK_LATER if self._acts else NOT_APPLIED)
         raise error
 
     def _found(self, connection: TargetConnection, known: StepRecord | None) -> DedupRow:

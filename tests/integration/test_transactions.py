@@ -476,6 +476,23 @@ def test_a_cut_over_the_commit(erp: Erp, how: How, runs: int) -> None:
     assert ("the answer to its COMMIT was lost" in "\n".join(task.host.lines)) == (how == "arrives")
 
 
+def bill_while_it_fails_over(cur: psycopg.Cursor[Any], dsn: str) -> int:
+    with psycopg.connect(dsn, autocommit=True) as other:
+        other.execute(f"ALTER DATABASE {name_of(dsn)} SET default_transaction_read_only = on".encode())
+    return bill(cur, 1)
+
+
+def test_a_lost_answer_and_then_a_standby_is_not_told_as_nothing_changed(erp: Erp) -> None:
+    install(erp.dsn)
+    with commit_cut(erp.dsn) as proxy:
+        task = erp.task(dsn=proxy.dsn, clock=SystemClock())
+        proxy.cut_next("arrives")
+        with pytest.raises(psycopg.errors.ReadOnlySqlTransaction) as caught:
+            task.run(lambda f: f.transaction("bill", bill_while_it_fails_over, erp.dsn, conn_id="erp", key="k"))
+    assert any("which the next try asks" in note for note in caught.value.__notes__)
+    assert erp.bills == [1]
+
+
 def test_a_commit_that_is_still_on_its_way_is_waited_for(erp: Erp) -> None:
     """The client looks again while its own old transaction is open: no row to be seen, and none may be made."""
     install(erp.dsn)
