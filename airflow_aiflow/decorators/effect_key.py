@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow_aiflow.durable.policy import EFFECT_OPTION_NAMES, EffectOptions, check_key, effect_options
@@ -67,11 +67,17 @@ def rendered_key(operator: BaseOperator, template: str, names: Mapping[str, Any]
     from jinja2 import TemplateError
 
     try:
-        made = operator.get_template_env().from_string(template)
-        rendered = "".join(map(str, made.root_render_func(made.new_context(dict(names)))))
+        env = operator.get_template_env()
+        env.concat = _joined  # also for what a macro or a set block gives
+        made = env.from_string(template)
+        rendered = _joined(made.root_render_func(made.new_context(dict(names))))
     except TemplateError as error:
         raise EffectOptionError(f"the key {template!r} can't be made: {error}. Nothing was sent") from error
     return checked_key(rendered, template)
+
+
+def _joined(parts: Iterable[object]) -> str:
+    return "".join(map(str, parts))
 
 
 def checked_key(rendered: object, template: str) -> str:

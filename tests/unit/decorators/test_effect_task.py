@@ -116,7 +116,8 @@ def test_a_key_is_text_as_written_whatever_the_dag_makes_of_templates(number: st
     with DAG("parsed", schedule=None, start_date=start, render_template_as_native_obj=native):
         whole: Any = task.effect(key="{{ number }}")(pay)("x").operator  # type: ignore[attr-defined,call-arg]
         part: Any = task.effect(key="{{ number }}{{ ctx }}")(pay)("x").operator  # type: ignore[attr-defined,call-arg]
-    assert whole._rendered_key({"number": number}) == number
+        held: Any = task.effect(key="{% set n %}{{ number }}{% endset %}{{ n }}")(pay)("x").operator  # type: ignore[attr-defined,call-arg]
+    assert whole._rendered_key({"number": number}) == held._rendered_key({"number": number}) == number
     assert part._rendered_key({"number": number, "ctx": 5}) == f"{number}5"
     with pytest.raises(EffectOptionError, match="a template gave None"):
         whole._rendered_key({"number": None})
