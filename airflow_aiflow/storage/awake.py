@@ -13,6 +13,8 @@ import os
 import select
 import time
 from collections.abc import Generator
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, TypeVar
 
 from psycopg.abc import PQGen
@@ -28,9 +30,31 @@ AWAKE = 0.001
 FIRST_REST, LONGEST_REST = 4, 64
 
 
+#: Where a container sees its own control group.
+CONTROL_GROUP = Path("/sys/fs/cgroup")
+
+
 def may_look() -> bool:
-    """Say whether a server on this machine could work while we look: not with one processor alone."""
-    return hasattr(os, "sched_yield") and hasattr(os, "sched_getaffinity") and len(os.sched_getaffinity(0)) > 1
+    """Say whether others could work while we look: not with one processor alone, nor where processor time is dealt."""
+    return (
+        hasattr(os, "sched_yield")
+        and hasattr(os, "sched_getaffinity")
+        and len(os.sched_getaffinity(0)) > 1
+        and not _is_dealt()
+    )
+
+
+def _is_dealt() -> bool:
+    """
+    Say whether a container may use so much processor time and no more: what is looked away, all in it lack.
+
+    Not covered: a limit set by a group above the container's own.
+    """
+    with suppress(OSError):
+        return not (CONTROL_GROUP / "cpu.max").read_text().startswith("max")
+    with suppress(OSError):
+        return not (CONTROL_GROUP / "cpu" / "cpu.cfs_quota_us").read_text().startswith("-1")
+    return False
 
 
 class AwakeWait:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -40,9 +41,11 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 
 @pytest.fixture
-def two_processors(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have two processors wherever the test runs."""
+def two_processors(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Have two processors wherever the test runs, and none of their time dealt; look long enough for a busy machine."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0, 1})
+    monkeypatch.setattr(awake, "CONTROL_GROUP", tmp_path)
+    monkeypatch.setattr(awake, "AWAKE", 0.05)
 
 
 def waiting(ours: socket.socket) -> tuple[AwakeWait, CountedPoll]:
@@ -108,6 +111,23 @@ def test_with_one_processor_nobody_looks(
 def test_a_system_that_does_not_know_its_processors_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "sched_getaffinity")
     assert not awake.may_look()
+
+
+@pytest.mark.usefixtures("two_processors")
+@pytest.mark.parametrize(
+    ("file", "text", "looks"),
+    [
+        ("cpu.max", "max 100000\n", True),
+        ("cpu.max", "200000 100000\n", False),
+        ("cpu/cpu.cfs_quota_us", "-1\n", True),
+        ("cpu/cpu.cfs_quota_us", "50000\n", False),
+    ],
+)
+def test_where_processor_time_is_dealt_nobody_looks(tmp_path: Path, file: str, text: str, looks: bool) -> None:
+    """The processors that a container sees are the machine's, however little of them it may use."""
+    (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / file).write_text(text)
+    assert awake.may_look() == looks
 
 
 @pytest.mark.usefixtures("two_processors")
