@@ -68,7 +68,7 @@ def rendered_key(operator: BaseOperator, template: str, names: Mapping[str, Any]
 
     try:
         env = operator.get_template_env()
-        env.concat = _joined  # also for what a macro or a set block gives
+        env.concat = _joined  # type: ignore[method-assign]  # also for what a macro or a set block gives
         made = env.from_string(template)
         rendered = _joined(made.root_render_func(made.new_context(dict(names))))
     except TemplateError as error:
