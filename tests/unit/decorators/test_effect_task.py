@@ -124,6 +124,6 @@ def test_a_key_is_text_as_written_whatever_the_dag_makes_of_templates(number: st
 
 
 def test_a_key_whose_field_is_not_there_is_named(dag: DAG) -> None:
-    made: Any = task.effect(key="close/{{ ds }}")(send)("a@example.com").operator
+    made: Any = task.effect(key="close/{{ ds }}")(send)("a@example.com").operator  # type: ignore[attr-defined]
     with pytest.raises(EffectOptionError, match=r"the key 'close/\{\{ ds \}\}' can't be made: 'ds' is undefined"):
         made._rendered_key({})
