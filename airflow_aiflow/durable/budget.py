@@ -154,14 +154,16 @@ class Hold:
     Set an estimate aside for one call.
 
     :param amount: the estimate.
-    :param lease: of the attempt that makes the call.
+    :param lease: of the attempt that makes the call; ``None``: what is paid for outlives attempts, as a provider's
+        batch does, and no later attempt takes it for lost before its time.
     :param generation: of that attempt.
     :param step_key: of the call's step: tells later whether its result was recorded.
     :param seconds: within which the call surely ends.
+    :param hold_id: one hold for each; who repeats it after a lost answer, or for another attempt, holds nothing more.
     """
 
     amount: Spending
-    lease: Lease
+    lease: Lease | None
     generation: int
     step_key: bytes
     seconds: float
@@ -194,7 +196,7 @@ class BudgetLedger(Protocol):
 
     def hold(self, account: Account, budget: Budget, hold: Hold) -> Held:
         """
-        Set an estimate aside where it fits.
+        Set an estimate aside where it fits. One that is set aside already stays as it is.
 
         The first hold of an account counts what the task has recorded before.
         """

@@ -34,6 +34,13 @@ def _of(record: StepRecord, estimate: Spending = NOTHING) -> Spending:
     return Spending(estimate.cost if usage.cost is None else usage.cost, usage.tokens_in + usage.tokens_out)
 
 
+def _gone(left: Hold, by: Hold) -> bool:
+    """Say whether a hold is of an earlier attempt of the execution that asks now."""
+    if left.lease is None or by.lease is None:
+        return False
+    return left.lease.execution_pk == by.lease.execution_pk and left.lease.fence < by.lease.fence
+
+
 def _recorded(tables: Tables, account: Account) -> Spending:
     """Sum up what was recorded before a budget was first asked."""
     total = NOTHING
@@ -71,11 +78,7 @@ class MemorySpending:
                 row = self._budgets[account] = _Row(_recorded(tables, account))
             now = self._clock.monotonic()
             for left, until in list(row.holds.values()):
-                gone = (left.lease.execution_pk, True) == (
-                    hold.lease.execution_pk,
-                    left.lease.fence < hold.lease.fence,
-                )
-                if gone or until <= now:
+                if _gone(left, hold) or until <= now:
                     self._take_for_spent(tables, row, left)
             others = [one.amount for one, _ in row.holds.values() if one.hold_id != hold.hold_id]
             held = sum(others, NOTHING)
@@ -86,9 +89,11 @@ class MemorySpending:
 
     def _take_for_spent(self, tables: Tables, row: _Row, left: Hold) -> None:
         del row.holds[left.hold_id]
-        found = tables.steps.get((left.lease.execution_pk, left.generation), {}).get(left.step_key)
+        found = None
+        if left.lease is not None:
+            found = tables.steps.get((left.lease.execution_pk, left.generation), {}).get(left.step_key)
         record = None if found is None else step_record(found)
-        if record is not None and record.fence == left.lease.fence:
+        if record is not None and left.lease is not None and record.fence == left.lease.fence:
             row.spent += _of(record, left.amount)
         else:
             row.spent += left.amount

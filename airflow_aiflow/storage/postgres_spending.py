@@ -12,6 +12,9 @@ from airflow_aiflow.storage.connections import Connections
 from airflow_aiflow.storage.statements import statement
 from airflow_aiflow.storage.text import exact, shown
 
+#: The execution, and the fence, of a hold that is no attempt's: identities begin at 1.
+NOBODY = Lease(0, 0)
+
 
 class PostgresSpending:
     """
@@ -25,6 +28,7 @@ class PostgresSpending:
 
     def hold(self, account: Account, budget: Budget, hold: Hold) -> Held:
         """Set an estimate aside where it fits."""
+        lease = hold.lease or NOBODY
         params = {
             "identity": account.identity,
             "dag_id": exact(account.dag_id, "dag_id"),
@@ -32,9 +36,9 @@ class PostgresSpending:
             "task_id": exact(account.task_id, "task_id"),
             "name": shown(account.name),
             "hold_id": hold.hold_id,
-            "execution_id": hold.lease.execution_pk,
+            "execution_id": lease.execution_pk,
             "generation": hold.generation,
-            "fence": hold.lease.fence,
+            "fence": lease.fence,
             "step_key": hold.step_key,
             "cost": hold.amount.cost,
             "tokens": hold.amount.tokens,

@@ -125,6 +125,26 @@ def test_the_next_attempt_settles_what_the_one_before_left(
     assert spending.hold(account, BUDGET, a_hold(later, usd("0.63"))).granted
 
 
+def test_a_hold_of_no_attempt_is_one_for_all_attempts_until_its_time_is_over(
+    world: World, spending: SpendingLedger, account: Account, mine: Taken
+) -> None:
+    """A provider's batch outlives the attempt that submitted it; whoever comes later makes the same hold."""
+    batch = replace(a_hold(mine, usd("0.60", 60), seconds=100), lease=None)
+    assert spending.hold(account, BUDGET, batch).granted
+    later = replace(mine, lease=Lease(mine.lease.execution_pk, mine.lease.fence + 1))
+    beside = a_hold(later, usd("0.10", 10))
+    assert spending.hold(account, BUDGET, beside).open == usd("0.60", 60), "no later attempt takes it for lost"
+    again = spending.hold(account, BUDGET, batch)
+    assert (again.granted, again.spent, again.open) == (True, NOTHING, usd("0.10", 10)), "nor does it take others"
+    spending.settle(account, beside, NOTHING)
+    assert spending.hold(account, BUDGET, a_hold(mine, usd("0.50"))).granted is False
+    world.pass_time(101)
+    held = spending.hold(account, BUDGET, a_hold(later, usd("0.50")))
+    assert (held.spent, held.unknown, held.open) == (usd("0.60", 60), usd("0.60", 60), NOTHING)
+    spending.settle(account, batch, usd("0.01", 1))
+    assert spending.hold(account, BUDGET, a_hold(later, usd("0.50"))).spent == usd("0.60", 60), "it counted already"
+
+
 def test_the_first_hold_counts_what_was_recorded_before(
     ledger: Ledger, spending: SpendingLedger, account: Account, mine: Taken
 ) -> None:
