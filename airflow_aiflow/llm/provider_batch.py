@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_aiflow.durable.job import JobStatus
 from airflow_aiflow.exceptions import AiflowConfigError, FlowOptionError
 from airflow_aiflow.llm.call import SETTINGS_OF_THE_TRANSPORT
-from airflow_aiflow.llm.usage import batch_price_of
+from airflow_aiflow.llm.usage import batch_price_of, batch_quote
 
 if TYPE_CHECKING:
     from airflow.providers.common.ai.batch.base import BatchAdapter, BatchRequest
@@ -36,6 +36,9 @@ PROVIDERS = {"openai-chat": "openai", "openai-responses": "openai"}
 
 #: Providers whose batches bear our key, so that a lost one is found.
 FINDABLE = frozenset({"openai"})
+
+#: What is said of a batch that the provider does not know, or no longer.
+FORGOTTEN = "the provider knows no such batch any more"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +136,22 @@ class ProviderBatch:
                 raise FlowOptionError(f"llm_batch(): {error} Nothing was submitted") from error
             return adapter.name
 
+    def quote(self, calls: Mapping[tuple[int, int], int]) -> Decimal | None:
+        """
+        Say what a batch would cost. Sends nothing.
+
+        :param calls: how many prompts there are of so many tokens, with an answer of so many.
+        :return: US dollars; ``None``: no price is known.
+        """
+        total = Decimal(0)
+        with self._open() as (adapter, bare):
+            for (tokens_in, tokens_out), number in calls.items():
+                price = batch_quote(bare, adapter.name, tokens_in, tokens_out)
+                if price is None:
+                    return None
+                total += number * price
+        return total
+
     def submit(self, prompts: Sequence[str], key: str, fingerprint: str) -> str:
         """
         Submit a batch.
@@ -159,7 +178,7 @@ class ProviderBatch:
             except Exception as error:
                 if getattr(error, "status_code", None) != 404:
                     raise
-                return JobStatus("failed", message="the provider knows no such batch any more")
+                return JobStatus("failed", message=FORGOTTEN)
         counts = None if state.counts is None else {name: number for name, number in state.counts.items() if number}
         word = "completed" if state.status == "expired" else state.status
         return JobStatus(word, progress=counts, message=state.error_message or "")

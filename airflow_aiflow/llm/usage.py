@@ -102,6 +102,29 @@ def batch_price_of(model: str, provider: str, tokens_in: int, tokens_out: int) -
     return found.total_price if known else None
 
 
+def batch_quote(model: str, provider: str, tokens_in: int, tokens_out: int) -> Decimal | None:
+    """
+    Look up what a call costs in a provider's batch, at most: where no price for batches is known, that of single calls.
+
+    :param model: its bare name.
+    :param provider: whose it is.
+    :param tokens_in: of the prompt.
+    :param tokens_out: of the answer.
+    :return: US dollars; ``None``: no price is known.
+    """
+    from genai_prices import Usage as Tokens
+    from genai_prices import calc_price
+
+    price = batch_price_of(model, provider, tokens_in, tokens_out)
+    if price is not None:
+        return price
+    try:
+        tokens = Tokens(input_tokens=tokens_in, output_tokens=tokens_out)
+        return calc_price(tokens, model, provider_id=provider).total_price
+    except (LookupError, ValueError):
+        return None
+
+
 def say_unknown(model: str) -> None:
     """
     Say, once for a model, that no price is known for it.

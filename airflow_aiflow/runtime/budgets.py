@@ -23,6 +23,10 @@ from airflow_aiflow.runtime.session import Session
 #: event loop that is busy, and the ledger's own patience with what records the end.
 CALL_GRACE = 90.0
 
+#: Seconds that the ends of other calls are waited for in the worker's slot: longer, and the slot goes back. A
+#: provider's batch may hold much of a budget for a day.
+LONGEST_BUDGET_WAIT = 300.0
+
 #: Seconds between two looks whether other calls have left enough of the budget.
 LOOK_SECONDS = 1.0
 
@@ -54,13 +58,18 @@ class Budgets:
         :param name: of its step.
         :param request: the call.
         """
-        execution, found = self._session.attempt.execution, []
-        task = Account(execution.dag_id, execution.run_id, execution.task_id)
-        if self._session.attempt.budget is not None:
-            found.append((task, self._session.attempt.budget))
-        if request.budget is not None:
-            found.append((Account(task.dag_id, task.run_id, task.task_id, name), request.budget))
-        return tuple(found)
+        given = zip(self.accounts(name), (self._session.attempt.budget, request.budget), strict=True)
+        return tuple((account, budget) for account, budget in given if budget is not None)
+
+    def accounts(self, name: str) -> tuple[Account, Account]:
+        """
+        Name the task's account and that of one step's calls.
+
+        :param name: of the step.
+        """
+        execution = self._session.attempt.execution
+        task = (execution.dag_id, execution.run_id, execution.task_id)
+        return Account(*task), Account(*task, name)
 
     def hold(
         self,
@@ -92,25 +101,38 @@ class Budgets:
                     step_key,
                     request.timeout + CALL_GRACE,
                 )
-                self._take(account, budget, hold, name)
+                self.take(account, budget, hold, f"the call '{name}'")
                 made.append((account, hold))
         except BaseException:
             self.settle(Holding(tuple(made)), NOTHING)
             raise
         return Holding(tuple(made))
 
-    def _take(self, account: Account, budget: Budget, hold: Hold, name: str) -> None:
+    def take(self, account: Account, budget: Budget, hold: Hold, what: str) -> None:
+        """
+        Set one amount aside, once other calls have left enough of the budget.
+
+        :param what: is paid by it, for messages.
+        :raises BudgetExceededError: if the budget might not hold.
+        :raises AttemptParked: if the slot goes back until others have ended.
+        """
         session, said = self._session, False
+        began = session.services.clock.monotonic()
         while True:
             held = self._patience.over(lambda: self._ledger.hold(account, budget, hold))
             if held.granted:
                 return
             if held.open == NOTHING or not budget.fits(held.spent + hold.amount):
-                raise _exceeded(account, budget, hold.amount, held, name)
+                raise _exceeded(account, budget, hold.amount, held, what)
             if not said:
                 said = True
                 session.services.host.log(
-                    f"aiflow: '{name}' waits for other calls to end: the budget of {account} may not hold for all"
+                    f"aiflow: {what} waits for other calls to end: the budget of {account} may not hold for all"
+                )
+            if session.services.clock.monotonic() - began > LONGEST_BUDGET_WAIT:
+                session.gate.park(
+                    session.services.settings.reschedule_delay,
+                    f"the budget of {account} had no room for {what} beside others for {LONGEST_BUDGET_WAIT:.0f} s",
                 )
             session.pause(LOOK_SECONDS)
             session.gate.check()
@@ -124,10 +146,7 @@ class Budgets:
         if price is None:
             price = estimate.cost
         if price is None and budget.cost is not None:
-            raise AiflowConfigError(
-                f"the budget of {account} is in money, and no price is known for the model of connection "
-                f"'{request.llm_conn_id}': nothing was sent. Give the budget in tokens, such as budget='200000 tokens'"
-            )
+            raise no_price(account, request)
         return price or Decimal(0)
 
     def settle(self, holding: Holding, spent: Spending | Usage | None) -> None:
@@ -149,6 +168,19 @@ class Budgets:
                 self._session.services.host.log(f"aiflow: what a call cost is settled later: {error}", warning=True)
 
 
+def no_price(account: Account, request: LlmRequest) -> AiflowConfigError:
+    """
+    Say that a budget in money can't be kept.
+
+    :param account: the budget's.
+    :param request: names the connection.
+    """
+    return AiflowConfigError(
+        f"the budget of {account} is in money, and no price is known for the model of connection "
+        f"'{request.llm_conn_id}': nothing was sent. Give the budget in tokens, such as budget='200000 tokens'"
+    )
+
+
 def _amount(spent: Spending | Usage | None, hold: Hold) -> Spending:
     if spent is None:
         return hold.amount
@@ -159,12 +191,12 @@ def _amount(spent: Spending | Usage | None, hold: Hold) -> Spending:
     return Spending(hold.amount.cost if spent.cost is None else spent.cost, tokens)
 
 
-def _exceeded(account: Account, budget: Budget, wanted: Spending, held: Held, name: str) -> BudgetExceededError:
+def _exceeded(account: Account, budget: Budget, wanted: Spending, held: Held, what: str) -> BudgetExceededError:
     unknown = ""
     if held.unknown != NOTHING:
         unknown = f" ({budget.shown(held.unknown)} of it set aside for calls whose outcome nobody knows)"
     return BudgetExceededError(
-        f"the budget of {account} is {budget}: {budget.shown(held.spent)} is spent{unknown}, and the call '{name}' may "
+        f"the budget of {account} is {budget}: {budget.shown(held.spent)} is spent{unknown}, and {what} may "
         f"take {budget.shown(wanted)}. Nothing was sent for it. To go on, raise budget= and clear the task: what is "
         f"recorded is replayed. A lower max_tokens in model_settings makes the estimate smaller"
     )

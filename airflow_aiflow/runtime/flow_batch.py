@@ -39,8 +39,9 @@ class BatchCalls(OutsideCalls):
         :param poll_interval: between two looks; above 30 s the slot goes back meanwhile.
         :param timeout: from the submission, until the batch is cancelled and given up.
         :param options: of ``llm``: ``llm_conn_id``, ``model_id``, ``system_prompt``, ``output_type``,
-            ``model_settings`` and ``version``.
+            ``model_settings``, ``budget`` and ``version``.
         :return: the reference of a manifest, as ``map(results="shards")`` gives it.
+        :raises BudgetExceededError: if a budget might not hold; nothing was submitted.
         :raises EffectConflictError: if an earlier attempt submitted a batch of other prompts, which is paid for.
         :raises JobFailedError: if the batch ended without answers, or not in its time.
         :raises ItemsFailedError: if more prompts have no answer than may.

@@ -25,6 +25,7 @@ from airflow_aiflow.runtime.current import current_unit
 from airflow_aiflow.runtime.effects import EffectCall
 from airflow_aiflow.runtime.flow_outside import OutsideCalls
 from airflow_aiflow.runtime.interrupts import author
+from airflow_aiflow.runtime.paid_jobs import PaidSubmission, Payment
 from airflow_aiflow.runtime.payloads import masked, result_type
 from airflow_aiflow.runtime.requests import takes_context
 from airflow_aiflow.runtime.session import Session
@@ -58,6 +59,8 @@ class JobCall:
     options: Mapping[str, Any]
     #: Gives the result with what it cost; ``None``: ``result`` gives it.
     ran: Callable[[str], Ran] | None = None
+    #: Sets aside what the job may cost; ``None``: nothing is.
+    payment: Payment | None = None
 
 
 def run_job(session: Session, flow: OutsideCalls, call: JobCall) -> Any:
@@ -78,7 +81,7 @@ def run_job(session: Session, flow: OutsideCalls, call: JobCall) -> Any:
         known.append(flow._names.identify(name, chosen))
         return known[0]
 
-    job_id = EffectCall(session, call.name, call.submit, call.args, options, identify).run()
+    job_id = _submission(session, call, options, identify).run()
     if not isinstance(job_id, str) or not job_id:
         job_id = _id_of_submitted(session, call, known[0], job_id)
     watch = _Watch(session, call, job_id, known[0], interval, timeout)
@@ -90,6 +93,16 @@ def run_job(session: Session, flow: OutsideCalls, call: JobCall) -> Any:
         as_type=result_type(call.result),
     )
     return after(session, ended, watch.until_done)
+
+
+def _submission(
+    session: Session, call: JobCall, options: EffectOptions, identify: Callable[[str, EffectOptions], EffectId]
+) -> EffectCall:
+    if call.payment is None:
+        return EffectCall(session, call.name, call.submit, call.args, options, identify)
+    paid = PaidSubmission(session, call.name, call.submit, call.args, options, identify)
+    paid.payment = call.payment
+    return paid
 
 
 def result_key(name: str, job_id: str) -> bytes:
@@ -227,6 +240,8 @@ class _Watch:
                 if status.verdict == "done":
                     return
                 if status.verdict == "failed":
+                    if call.payment is not None:
+                        call.payment.failed(status)
                     raise JobFailedError(self._failed(status, submission))
             # The age is the database's, so that no two workers' clocks are compared.
             left = self._timeout - submission.age - (session.services.clock.monotonic() - read_at)

@@ -21,12 +21,13 @@ from typing import Any, BinaryIO
 from airflow_aiflow.durable.artifact import ArtifactRef
 from airflow_aiflow.durable.fingerprint import print_parts
 from airflow_aiflow.durable.identity import OWN_KEY, EffectId, effect_namespace, idempotency_key
-from airflow_aiflow.durable.policy import Duration, check_name
+from airflow_aiflow.durable.policy import Duration, check_name, seconds
 from airflow_aiflow.durable.record import Usage
 from airflow_aiflow.exceptions import EffectConflictError, FlowOptionError, ItemsFailedError
 from airflow_aiflow.llm.call import LlmRequest, check_text
 from airflow_aiflow.llm.provider_batch import FINDABLE, ProviderBatch, answer_schema
 from airflow_aiflow.llm.usage import say_unknown
+from airflow_aiflow.runtime.batch_budget import BatchBudget
 from airflow_aiflow.runtime.current import flow_call
 from airflow_aiflow.runtime.files import save_file
 from airflow_aiflow.runtime.flow_outside import OutsideCalls
@@ -45,7 +46,6 @@ WITHOUT_MEANING = {
     "fallback_conn_ids": "a batch is one provider's",
     "stream": "a batch's answers come at once",
     "reuse": "a batch is submitted as a whole; flow.llm_map takes single answers of other runs",
-    "budget": "what a batch costs is not known before it is submitted",
     "output_retries": "nobody is asked again; give what failed to flow.llm_map",
 }
 
@@ -84,6 +84,7 @@ def run_llm_batch(session: Session, flow: OutsideCalls, models: ModelCalls, call
     :param models: checks the request's options.
     :param call: what is wished.
     :return: the manifest of the answers.
+    :raises BudgetExceededError: if a budget might not hold; nothing was submitted.
     :raises EffectConflictError: if an earlier attempt submitted a batch of other prompts, which is paid for.
     :raises JobFailedError: if the batch ended without answers, or not in its time.
     :raises ItemsFailedError: if more prompts have no answer than may.
@@ -102,7 +103,9 @@ def run_llm_batch(session: Session, flow: OutsideCalls, models: ModelCalls, call
         stored = _stored(session, call.name, prompts)
     parts = [("kind", "llm batch"), ("prompts", stored.sha256), ("request", request.fingerprint_parts()[1:])]
     printed = print_parts([*parts, ("version", call.options.get("version"))], secrets=session.secrets)
-    collect = partial(_collect, session, call.name, batch, request.output_type, len(prompts), rules)
+    effect = EffectId(_namespace(session), call.name, call.key or printed.digest.hex())
+    paid = BatchBudget(session, models.budgets, effect, request, batch, prompts, _lasts(call))
+    collect = partial(_collect, session, call.name, batch, request.output_type, len(prompts), rules, paid)
     job = JobCall(
         call.name,
         submit_prompts,
@@ -111,28 +114,37 @@ def run_llm_batch(session: Session, flow: OutsideCalls, models: ModelCalls, call
         result=collect,
         find=batch.find if provider in FINDABLE else None,
         cancel=batch.cancel,
-        key=call.key or printed.digest.hex(),
+        key=effect.key,
         poll_interval=call.poll_interval,
         timeout=call.timeout,
         options={"scope": "generation", "timeout": SUBMIT_SECONDS},
         ran=collect,
+        payment=paid,
     )
     with flow_call(session, counts=False):
-        _refuse_left(session, call.name, job.key, batch)
+        _refuse_left(session, effect, batch)
     manifest: ArtifactRef = run_job(session, flow, job)
     return manifest
 
 
-def _refuse_left(session: Session, name: str, key: str | None, batch: ProviderBatch) -> None:
+def _namespace(session: Session) -> str:
+    return effect_namespace("generation", session.attempt.execution, session.taken.generation)
+
+
+def _lasts(call: BatchCall) -> float:
+    """Say within how many seconds of its intent a batch has ended, or is given up."""
+    return SUBMIT_SECONDS + seconds(call.timeout, "timeout")
+
+
+def _refuse_left(session: Session, ours: EffectId, batch: ProviderBatch) -> None:
     """
     Refuse to pay for a further batch while an earlier attempt's of this name is left behind with its answers.
 
     The task's body runs again at each look, so prompts that are made anew each time would pay for a batch at each.
     Where its answers were taken, other prompts are another request, as anywhere; that is said.
     """
-    replay = session.replay
-    namespace = effect_namespace("generation", session.attempt.execution, session.taken.generation)
-    if EffectId(namespace, name, key or "") in (replay.effects | replay.open):
+    replay, namespace, name = session.replay, ours.namespace, ours.name
+    if ours in (replay.effects | replay.open):
         return
     for effect, record in replay.effects.items():
         if (effect.namespace, effect.name) != (namespace, name) or record.effect in replay.reached:
@@ -187,11 +199,6 @@ def _request(session: Session, models: ModelCalls, call: BatchCall, rules: MapRu
     for option, why in WITHOUT_MEANING.items():
         if call.options.get(option):
             raise FlowOptionError(f"llm_batch(): {option}= has no meaning here: {why}. Nothing was submitted")
-    if session.attempt.budget is not None:
-        raise FlowOptionError(
-            "llm_batch(): the task has a budget=, and what a batch costs is not known before it is submitted. Give "
-            "the batch a task of its own, or ask by flow.llm_map. Nothing was submitted"
-        )
     given = {name: value for name, value in call.options.items() if name not in WITHOUT_MEANING and name != "version"}
     try:
         return models.request("", **given)
@@ -219,10 +226,11 @@ def _collect(
     output_type: Any,
     count: int,
     rules: MapRules,
+    paid: BatchBudget,
     batch_id: str,
 ) -> Ran:
     """Write the answers in the order of the prompts; they come in any."""
-    tokens = [0, 0]
+    tokens, untold = [0, 0], False
     cost: Decimal | None = Decimal(0)
     places = array("q", [-1]) * count
     with tempfile.TemporaryFile() as lines:
@@ -231,13 +239,16 @@ def _collect(
                 continue
             tokens = [tokens[0] + row.tokens_in, tokens[1] + row.tokens_out]
             cost = None if cost is None or row.cost is None else cost + row.cost
+            untold |= row.cost is None and not row.tokens_in + row.tokens_out
             places[row.index] = lines.seek(0, 2)
             lines.write(json.dumps([row.value, row.error]).encode() + b"\n")
+        model = batch.model_id or ""
+        usage = Usage(model, batch_id, tokens_in=tokens[0], tokens_out=tokens[1], cost=cost)
+        paid.answered(usage, untold=untold)
         manifest = _written(session, name, places, lines, rules)
-    model = batch.model_id or ""
     if cost is None:
         say_unknown(f"{model} (in a batch)")
-    return Ran(manifest, Usage(model, batch_id, tokens_in=tokens[0], tokens_out=tokens[1], cost=cost))
+    return Ran(manifest, usage)
 
 
 def _written(session: Session, name: str, places: Sequence[int], lines: BinaryIO, rules: MapRules) -> ArtifactRef:

@@ -29,6 +29,7 @@ from airflow_aiflow.exceptions import (
 )
 from airflow_aiflow.llm.call import DEFAULT_TIMEOUT, OUTPUT_TYPE, PART_NAMES, LlmRequest, ModelCaller, check_text
 from airflow_aiflow.llm.retry import absence, call_with_retries, is_told_to_wait
+from airflow_aiflow.runtime.budgets import Budgets
 from airflow_aiflow.runtime.interrupts import author
 from airflow_aiflow.runtime.map_rules import MapRules
 from airflow_aiflow.runtime.map_source import ItemSource
@@ -279,6 +280,11 @@ class ModelCalls:
         if models is None:
             raise AiflowConfigError("no models here: install airflow-aiflow[llm] and set a connection of common-ai")
         return models()
+
+    @property
+    def budgets(self) -> Budgets:
+        """What the attempt's model calls are paid from."""
+        return self._paid.budgets
 
     @property
     def wasted(self) -> Spent:

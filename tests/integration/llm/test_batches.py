@@ -228,12 +228,6 @@ def test_an_unknown_option_and_a_prompt_that_is_no_text(task: DurableTask) -> No
         task.run(batch(["a", 2]))
 
 
-def test_a_task_with_a_budget_is_refused(dsn: str, task: DurableTask) -> None:
-    task.budget = "$5"
-    with pytest.raises(FlowOptionError, match="the task has a budget="):
-        task.run(batch())
-
-
 def test_a_batch_that_takes_too_long_is_cancelled_and_its_task_says_how_to_go_on(
     task: DurableTask, submitted: Callable[[], int]
 ) -> None:
