@@ -314,6 +314,7 @@ class AirflowRefusedError(AiflowError):
 
     def __init__(self, method: str, path: str, status: int, body: str) -> None:
         self.status = status
+        self.body = body
         super().__init__(f"Airflow's API refused {method} {path}: {status} {body[:500]}")
 
 

@@ -1,18 +1,23 @@
 """
 Ask Airflow which runs it still has: what is told here as gone is about to be removed for good.
 
-So "could not read" is never "is not there". A DAG's runs are listed in the order of their ids, each page with the last
-row of the one before: where that row has moved, runs were deleted meanwhile, and the list begins anew. One run that is
-missing in the list is asked for by itself, since a list leaves out what its reader may not see.
+So "could not read" is never "is not there": a 404 counts where it names what is not there, as Airflow's own does, and a
+proxy's does not while the server behind it restarts. A DAG's runs are listed in the order of their ids, each page with
+the last row of the one before: where that row has moved, runs were deleted meanwhile, and the list begins anew. One run
+that is missing in the list is asked for by itself, since a list leaves out what its reader may not see.
+
+Not covered: a run id with a slash has no address in the API, which takes it for more of the path: it never counts as
+gone.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable
 from urllib.parse import quote
 
 from airflow_aiflow.exceptions import AiflowConfigError, AirflowRefusedError, AirflowUnavailableError
-from airflow_aiflow.hooks.airflow_api import PAGE, AirflowApi
+from airflow_aiflow.hooks.airflow_api import PAGE, AirflowApi, run_path
 
 #: How often a list is begun, while runs are deleted under it.
 PASSES = 5
@@ -65,7 +70,7 @@ class AirflowRuns:
             if not self._list_is_cheaper(dag_id, len(unasked)):
                 return self._by_themselves(dag_id, run_ids)
             self._listed[dag_id] = self._list(dag_id)
-        missing = set(run_ids) - self._listed[dag_id]
+        missing = {one for one in run_ids if "/" not in one} - self._listed[dag_id]
         if missing and (one := max(missing)) not in self._by_themselves(dag_id, [one]):
             raise AiflowConfigError(
                 f"Airflow has run {one} of {dag_id}, and does not list it: give the user of AIRFLOW_CONN_AIFLOW_API "
@@ -80,7 +85,7 @@ class AirflowRuns:
         :param dag_id: the DAG.
         """
         if dag_id not in self._known:
-            self._known[dag_id] = self._found(f"/dags/{quote(dag_id, safe='')}")
+            self._known[dag_id] = self._found(f"/dags/{quote(dag_id, safe='')}", dag_id)
         return self._known[dag_id]
 
     def _list_is_cheaper(self, dag_id: str, runs: int) -> bool:
@@ -129,14 +134,23 @@ class AirflowRuns:
     def _has(self, dag_id: str, run_id: str) -> bool:
         key = dag_id, run_id
         if key not in self._asked:
-            self._asked[key] = self._found(f"/dags/{quote(dag_id, safe='')}/dagRuns/{quote(run_id, safe='')}")
+            self._asked[key] = "/" in run_id or self._found(run_path(dag_id, run_id), run_id)
         return self._asked[key]
 
-    def _found(self, path: str) -> bool:
+    def _found(self, path: str, name: str) -> bool:
         try:
             self._api.request("GET", path)
         except AirflowRefusedError as error:
-            if error.status == 404:
+            if error.status == 404 and _names(error.body, name):
                 return False
             raise
         return True
+
+
+def _names(body: str, name: str) -> bool:
+    """Tell whether a refusal's detail names what was asked for."""
+    try:
+        answer = json.loads(body)
+    except ValueError:
+        return False
+    return isinstance(answer, dict) and name in str(answer.get("detail", ""))

@@ -86,6 +86,8 @@ class Runs(AirflowStandIn):
         #: Runs that a list leaves out, as for a reader who may not see them.
         self.unlisted: set[str] = set()
         self.refuse = 0
+        #: Whether a proxy, that lost the server, answers for each run.
+        self.proxy_404 = False
         self.page = 100
         self.before_page: Callable[[int], None] = lambda offset: None
 
@@ -100,8 +102,14 @@ class Runs(AirflowStandIn):
         if not words:
             return 200, {"dags": [], "total_entries": 0}
         mine = self.runs.get(words[0])
-        if mine is None or (len(words) == 3 and words[2] not in mine):
-            return 404, {"detail": "not found"}
+        if words[2:] and "/" in words[2]:  # more of the path, as a real server takes it
+            return 404, {"error": "API route not found"}
+        if mine is None and len(words) < 3:
+            return 404, {"detail": f"Dag with id: {words[0]} was not found"}
+        if words[2:] and self.proxy_404:
+            return 404, {"detail": "Not Found"}
+        if mine is None or (words[2:] and words[2] not in mine):
+            return 404, {"detail": f"The DagRun with dag_id: `{words[0]}` and run_id: `{words[2]}` was not found"}
         return 200, self._listed(mine, query) if words[1:] == ["dagRuns"] else {"dag_id": words[0]}
 
     def _listed(self, mine: list[str], query: dict[str, list[str]]) -> Any:
@@ -568,6 +576,31 @@ def test_where_airflow_refuses_nothing_is_removed(
     airflow.refuse = status
     assert str(status) in clean(code=1)["message"]
     assert rows(world)["execution"] == 3
+
+
+def test_a_404_that_is_not_airflows_own_does_not_mean_that_a_run_is_gone(
+    world: RecoveryWorld, airflow: Runs, clean: Clean
+) -> None:
+    """A proxy's, say, while the server behind it restarts."""
+    fill(world, runs=1)
+    world.pass_time(90 * DAY)
+    airflow.runs[DAG] = ["old_1"]
+    airflow.proxy_404 = True
+    assert "404" in clean(code=1)["message"]
+    assert rows(world)["execution"] == 1
+
+
+@pytest.mark.parametrize("others", [0, 3])
+def test_a_run_whose_id_holds_a_slash_is_not_taken_for_gone(
+    world: RecoveryWorld, airflow: Runs, clean: Clean, others: int
+) -> None:
+    """The API has no address for it, and answers 404 although the run is there."""
+    fill(world, run="team/", runs=1)
+    fill(world, runs=others)
+    world.pass_time(90 * DAY)
+    airflow.runs[DAG] = ["team/1"]
+    assert clean()["left"] == {"run": 1}
+    assert rows(world)["execution"] == 1
 
 
 def test_where_airflow_is_away_or_unknown_or_another_nothing_is_removed(
