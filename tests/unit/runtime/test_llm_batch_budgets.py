@@ -147,6 +147,22 @@ def test_a_retry_and_a_clear_hold_nothing_more(provider: Provider) -> None:
     assert look(task).spent == Spending(4 * PRICE, 4)
 
 
+def test_the_calls_of_a_later_attempt_do_not_take_its_hold_for_lost(provider: Provider) -> None:
+    task = DurableTask(budget="1000 tokens")
+    parks(task, batch())
+    task.retried()
+
+    def asks_first(flow: Flow) -> None:
+        flow.llm("ask", "aaa", model_settings={"max_tokens": 100})
+        batch()(flow)
+
+    parks(task, asks_first)
+    assert stands(task) == (2, 0, 2 * MOST)
+    provider.ends()
+    task.run(asks_first)
+    assert stands(task) == (2 + 4, 0, 0)
+
+
 @pytest.mark.parametrize("of", ["task", "batch"])
 def test_a_budget_that_is_too_small_stops_before_the_submission_and_a_raised_one_goes_on(
     provider: Provider, of: str
