@@ -197,7 +197,9 @@ class PostgresClean(LedgerPart):
                 going = [one.effect_pk for one in effects if one.settled and one.writers <= plan.over]
                 _add(removed, _EFFECTS, cursor, statement("clean_effects_remove"), {"ids": ids, "effects": going})
             former = [one for one in ids if one in plan.former]
-            _add(removed, _REST, cursor, statement("clean_rest"), {"ids": ids, "former": former})
+            seen = [one.effect_pk for one in effects], [one.execution_pk for one in effects]
+            params = {"ids": ids, "former": former, "effects": seen[0], "writers": seen[1]}
+            _add(removed, _REST, cursor, statement("clean_rest"), params)
         return removed, False
 
     def remove_submissions(self, scope: Scope, gone: Gone) -> Counter[str]:

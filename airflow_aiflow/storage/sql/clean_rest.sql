@@ -1,13 +1,18 @@
 -- Delete what is left of executions whose steps and events are gone; the execution itself, with its attempts, where no
--- intent points to it: pages and lists find an effect's task and try through these two. Rows of the tables that grow with
--- every run are found by their keys, whatever the statistics say.
+-- intent points to it: pages and lists find an effect's task and try through these two. An effect that it wrote when this
+-- transaction looked may have been taken up by another since, which leaves its intent: so it stays as long as that.
+-- Rows of the tables that grow with every run are found by their keys, whatever the statistics say.
 with w as materialized (
     select u.execution_id from unnest(%(ids)s::bigint[]) u (execution_id)
 ),
 gone as materialized (
     select w.execution_id from w
     where not w.execution_id = any (%(former)s::bigint[])
-        and not exists (select from aiflow.effect e where e.execution_id = w.execution_id)
+        and not exists (
+            select from unnest(%(effects)s::bigint[], %(writers)s::bigint[]) s (effect_id, execution_id)
+            cross join lateral (select from aiflow.effect e where e.effect_id = s.effect_id offset 0) e
+            where s.execution_id = w.execution_id
+        )
 ),
 label as (
     delete from aiflow.label where ctid = any (array(

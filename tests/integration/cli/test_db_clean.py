@@ -29,6 +29,8 @@ from airflow_aiflow.durable.clean import CleanPlan, Scope
 from airflow_aiflow.durable.effect import Outcome
 from airflow_aiflow.durable.execution import ExecutionState
 from airflow_aiflow.durable.submission import SubmissionRequest, SubmissionState
+from airflow_aiflow.hooks.airflow_api import AirflowApi
+from airflow_aiflow.hooks.airflow_runs import AirflowRuns
 from airflow_aiflow.local.postgres import PostgresServer
 from airflow_aiflow.runtime.clock import SystemClock
 from airflow_aiflow.runtime.flow import Flow
@@ -456,6 +458,42 @@ def test_who_wrote_an_earlier_intent_of_a_live_runs_effect_stays(
     assert rows(world)["intent"] == 2
 
 
+@pytest.mark.parametrize("effects", [False, True])
+def test_whose_effect_is_taken_up_while_a_batch_is_removed_stays(
+    world: RecoveryWorld,
+    addresses: tuple[str, str],
+    airflow: Runs,
+    monkeypatch: pytest.MonkeyPatch,
+    effects: bool,
+) -> None:
+    """Else a late word that its call did succeed would point to nothing, and the effect vanish from every look."""
+    first = take(world.ledger, an_attempt(an_execution(run_id="first")))
+    effect = an_effect()
+    tried = an_intent(effect)
+    world.ledger.intend(first.lease, tried)
+    world.ledger.settle(tried.intent_id, "not_applied", result=None)
+    world.ledger.finish(first.lease, ExecutionState.FAILED, result=None)
+    world.pass_time(90 * DAY)
+    second = take(world.ledger, an_attempt(an_execution(run_id="second")))
+
+    def meanwhile(name: LiteralString) -> LiteralString:
+        if name == "clean_steps":  # the effects were looked at, and nothing is removed yet
+            world.ledger.intend(second.lease, an_intent(effect, seen=1))
+        return statement(name)
+
+    with (
+        closing(PostgresClean.connect(addresses[0])) as ledger,
+        closing(AirflowApi(airflow.url, login="admin", password=PASSWORD)) as api,
+    ):
+        scope = Scope(ledger.now() - timedelta(days=30), effects=effects)
+        plan = ledger_clean.make_plan(ledger, AirflowRuns(api), scope)
+        monkeypatch.setattr("airflow_aiflow.storage.postgres_clean.statement", meanwhile)
+        ledger.remove(list(plan.executions), plan, scope)
+    assert rows(world)["execution"] == 2
+    world.ledger.settle(tried.intent_id, "succeeded", result=tried.request)
+    assert world.ledger.effect(effect) is not None
+
+
 def test_with_effects_one_that_a_live_run_tried_before_stays(world: RecoveryWorld, airflow: Runs, clean: Clean) -> None:
     live = take(world.ledger, an_attempt(an_execution(run_id="live")))
     effect = an_effect()
@@ -719,9 +757,6 @@ def test_two_at_once_do_no_harm(world: RecoveryWorld, addresses: tuple[str, str]
     both = threading.Barrier(2)
 
     def work() -> None:
-        from airflow_aiflow.hooks.airflow_api import AirflowApi
-        from airflow_aiflow.hooks.airflow_runs import AirflowRuns
-
         try:
             api = AirflowApi(airflow.url, login="admin", password=PASSWORD)
             with closing(api), closing(PostgresClean.connect(addresses[0])) as ledger:
@@ -775,6 +810,7 @@ def test_no_statement_of_a_batch_reads_a_big_table(world: RecoveryWorld, airflow
         "most": 500,
         "former": ids[:2],
         "effects": ids[:5],
+        "writers": ids[:5],
     }
     for name in BATCHES:
         text = statement(name)
