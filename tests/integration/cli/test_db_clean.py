@@ -474,6 +474,8 @@ def test_whose_effect_is_taken_up_while_a_batch_is_removed_stays(
     world.ledger.settle(tried.intent_id, "not_applied", result=None)
     world.ledger.finish(first.lease, ExecutionState.FAILED, result=None)
     world.pass_time(90 * DAY)
+    # Else, without `--effects`, nothing of it would go and the batch would leave it out.
+    world.behind.execute("insert into aiflow.label values (%s, 'team', 'a')", [first.lease.execution_pk])
     second = take(world.ledger, an_attempt(an_execution(run_id="second")))
 
     def meanwhile(name: LiteralString) -> LiteralString:
