@@ -23,7 +23,7 @@ Run = tuple[str, str]
 LEFT: Final[Mapping[str, str]] = {
     "run": "Airflow still has the run, which can be cleared",
     "dag": "Airflow does not know the DAG; name it by --dag-id to remove its executions all the same",
-    "lease": "something holds its lease",
+    "lease": "a task of its run is at work",
     "effect": "an effect is open or in doubt: see `aiflow effects list --in-doubt`",
     "question": "a question waits for an answer",
     "requeue": "a requeue is under way",

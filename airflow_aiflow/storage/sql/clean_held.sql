@@ -1,5 +1,11 @@
 -- Which of these executions must stay, and why: the first reason of each. What has a reason is never touched.
-with asking as materialized (
+with working as materialized (                 -- a run made again under the old id begins with one of its tasks
+    select distinct o.dag_id, o.run_id from aiflow.lease l
+    cross join lateral (                       -- `offset 0`: by the execution, whatever the statistics say
+        select e.dag_id, e.run_id from aiflow.execution e where e.execution_id = l.execution_id offset 0
+    ) o
+),
+asking as materialized (
     select distinct q.execution_id from aiflow.question q where q.answer is null
 ),
 calling as materialized (
@@ -7,12 +13,12 @@ calling as materialized (
 )
 select w.execution_id, r.reason
 from unnest(%(ids)s::bigint[]) w (execution_id)
-cross join lateral (                           -- `offset 0`: by the execution, whatever the statistics say
+cross join lateral (
     select e.execution_id, e.dag_id, e.run_id from aiflow.execution e where e.execution_id = w.execution_id offset 0
 ) x
 cross join lateral (
     select case
-        when exists (select from aiflow.lease l where l.execution_id = x.execution_id) then 'lease'
+        when exists (select from working k where k.dag_id = x.dag_id and k.run_id = x.run_id) then 'lease'
         when exists (
             select from aiflow.effect e where e.execution_id = x.execution_id and e.state in ('intended', 'in_doubt')
         ) then 'effect'

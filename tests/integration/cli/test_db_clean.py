@@ -389,6 +389,18 @@ def test_what_something_still_holds_stays(world: RecoveryWorld, airflow: Runs, c
     assert rows(world) == before
 
 
+def test_a_run_that_is_made_again_under_its_old_id_keeps_what_its_later_tasks_recorded(
+    world: RecoveryWorld, airflow: Runs, clean: Clean
+) -> None:
+    """Its first task is at work; Airflow's word that the run is gone is older than that."""
+    fill(world, runs=1)
+    world.pass_time(90 * DAY)
+    take(world.ledger, an_attempt(an_execution(dag_id=DAG, run_id="old_1", task_id="first")))
+    before = rows(world)
+    assert clean()["left"] == {"lease": 1}
+    assert rows(world) == before
+
+
 def test_what_is_taken_up_after_the_look_stays(world: RecoveryWorld, addresses: tuple[str, str]) -> None:
     execution = an_execution()
     taken = take(world.ledger, an_attempt(execution))
