@@ -28,6 +28,8 @@ WITHOUT_BLOCK = {
     "recovery_abandon.sql",
     "renew.sql",
     "lapse.sql",
+    "clean_rest.sql",
+    "clean_effects_remove.sql",
 }
 
 
