@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import resource
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -96,17 +96,16 @@ def cost_of_safety(dsn: str, rounds: int) -> dict[str, Any]:
             },
             rounds,
         )
-    medians = {name: median(values) for name, values in times.items()}
-    return {
-        "step_ratio": medians["step"] / medians["bare"],
-        "effect_ratio": medians["effect"] / medians["bare"],
-        "transaction_ratio": medians["transaction"] / medians["bare"],
-        "step_autocommit_ratio": medians["step"] / medians["autocommit"],
-        "effect_autocommit_ratio": medians["effect"] / medians["autocommit"],
-        "step_alone_ratio": medians["step"] / medians["bare_alone"],
-        "effect_alone_ratio": medians["effect"] / medians["bare_alone"],
-        "transaction_alone_ratio": medians["transaction"] / medians["bare_alone"],
+    return _over_bare({name: median(values) for name, values in times.items()}) | {
         "times_ms": {name: {"median": median(values), "p95": p95(values)} for name, values in times.items()},
+    }
+
+
+def _over_bare(medians: Mapping[str, float]) -> dict[str, float]:
+    return {
+        f"{name}{suffix}_ratio": medians[name] / medians[over]
+        for over, suffix in (("bare", ""), ("autocommit", "_autocommit"), ("bare_alone", "_alone"))
+        for name in ("step", "effect", "transaction")
     }
 
 
